@@ -1,4 +1,4 @@
-//! Experiments and loads over the loopback, without privilege: no figure in them is relied upon.
+//! Experiments and loads over the loopback, without privilege: no figure is checked.
 #![allow(clippy::disallowed_methods, reason = "tests of the whole program wait for it")]
 
 #[path = "../../watch/tests/support/packets.rs"]

@@ -1,4 +1,5 @@
-//! What makes figures untrue is named, what cannot be is refused, and whatever happens nothing is left behind.
+//! Validity: runs report what makes their figures wrong, impossible runs are refused, and no run leaves anything
+//! behind.
 #![allow(clippy::disallowed_methods, reason = "tests of the whole program wait for it")]
 
 mod support;

@@ -11,7 +11,7 @@
 //! | binaries | at a time | since |
 //! |---|---|---|
 //! | `command`, `misbehaving`, `results`, `experiments` | two for each core | they wait, and nothing in them depends on a figure |
-//! | `real_validity`, `real_path`, `real_results`, `real_experiments` | two | of what is measured there is one at a time (`Room::new`); beside it goes what only waits (`Room::beside`) |
+//! | `real_validity`, `real_path`, `real_results`, `real_experiments` | two | of what is measured there is one at a time (`Workspace::new`); beside it goes what only waits (`Workspace::concurrent_as_root`) |
 //! | other `real_*` | one | they make networks in their own process, or are all measured |
 //! | all others | one for each core | libtest's own |
 

@@ -92,7 +92,7 @@ fn failed(document: &Value, name: &str) -> String {
 
 #[test]
 fn packets_out_of_order_in_a_capture_are_sorted() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let straight = read(&workspace, &visits());
     check_figures(&straight);
     assert_eq!(count(&straight, "watch.capture.reordered_packets"), 0);
@@ -125,7 +125,7 @@ fn packets_out_of_order_in_a_capture_are_sorted() {
 
 #[test]
 fn a_capture_with_unsynchronised_directions_is_invalid() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let mut sent = visits();
     sent.sort_by_key(|(_, bytes)| bytes[12..16] == [198, 18, 0, 1]);
     let (document, code) = watched(&workspace, &pcap(&sent, LinkType::RawIp, 65_535));
@@ -135,7 +135,7 @@ fn a_capture_with_unsynchronised_directions_is_invalid() {
 
 #[test]
 fn acknowledgements_captured_before_their_data_are_reordered() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     for (early_us, verdict) in [(3, "valid"), (900, "valid"), (1_001, "suspect"), (50_000, "suspect")] {
         let mut sent = visits();
         let requests: Vec<(u64, [u8; 2])> = sent
@@ -163,7 +163,7 @@ fn acknowledgements_captured_before_their_data_are_reordered() {
 
 #[test]
 fn a_clock_step_in_a_capture_makes_the_run_suspect() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let set = |from: usize, by_ms: i64| {
         let mut sent = visits();
         sent[from..].iter_mut().for_each(|(at, _)| *at = at.saturating_add_signed(by_ms * MILLI as i64));
@@ -178,7 +178,7 @@ fn a_clock_step_in_a_capture_makes_the_run_suspect() {
 
 #[test]
 fn packets_captured_twice_are_excluded_and_counted() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let twice = |apart: u64| {
         let mut sent: Vec<Sent> = Vec::new();
         for (at, bytes) in visits() {
@@ -202,7 +202,7 @@ fn packets_captured_twice_are_excluded_and_counted() {
 
 #[test]
 fn packets_without_a_time_are_refused() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let mut file = Vec::new();
     write::section(&mut file, "a test");
     write::interface(&mut file, LinkType::RawIp, 0, "s0");
@@ -225,7 +225,7 @@ fn packets_without_a_time_are_refused() {
 
 #[test]
 fn tunnelled_packets_are_read_and_unsupported_ones_named() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let gre: Vec<Sent> = visits()
         .into_iter()
         .map(|(at, bytes)| {
@@ -259,7 +259,7 @@ fn tunnelled_packets_are_read_and_unsupported_ones_named() {
 
 #[test]
 fn a_snaplen_that_is_too_short_makes_the_run_suspect() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     // Complete headers without data: requests are unknown.
     let (document, _) = watched(&workspace, &pcap(&visits(), LinkType::RawIp, 40));
     assert_eq!(count(&document, "watch.capture.unread_streams"), CONNECTIONS);
@@ -279,7 +279,7 @@ fn a_snaplen_that_is_too_short_makes_the_run_suspect() {
 /// Each direction by an interface of its own, in units of its own; the second one is written later.
 #[test]
 fn interfaces_with_different_clock_resolutions_form_one_capture() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let block = |kind: u32, body: &[u8]| {
         let mut bytes = kind.to_le_bytes().to_vec();
         let length = (12 + body.len()) as u32;

@@ -78,7 +78,7 @@ fn check_figures(document: &Value) {
 
 #[test]
 fn watch_summarises_and_stores_a_capture_file() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let file = put(&workspace, "a.pcap", &pcap().0);
     let output = workspace.run(&["watch", "-r", str_of(&file), "--json"]).success();
     assert_eq!(output.stderr, "");
@@ -102,7 +102,7 @@ fn watch_summarises_and_stores_a_capture_file() {
 
 #[test]
 fn watch_reads_standard_input_and_pcapng_alike() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let file = put(&workspace, "a.pcapng", &pcapng(0));
     let mut command = workspace.command(&["watch", "-r", "-", "--json", "--no-save"]);
     command.stdin(Stdio::from(File::open(file).unwrap()));
@@ -112,7 +112,7 @@ fn watch_reads_standard_input_and_pcapng_alike() {
 
 #[test]
 fn packets_dropped_by_the_capturing_program_make_the_run_suspect() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let file = put(&workspace, "a.pcapng", &pcapng(7));
     let document = workspace.run(&["watch", "-r", str_of(&file), "--json", "--no-save"]).success().json();
     assert_eq!(count(&document, "watch.capture_drops"), 7);
@@ -121,7 +121,7 @@ fn packets_dropped_by_the_capturing_program_make_the_run_suspect() {
 
 #[test]
 fn the_capture_point_determines_the_measured_rtt() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let file = put(&workspace, "a.pcap", &pcap().0);
     for (at, rtt_ns) in [("server", 48e6), ("client", 2e6), ("between", 50e6)] {
         let arguments = ["watch", "-r", str_of(&file), "--at", at, "--json", "--no-save"];
@@ -134,7 +134,7 @@ fn the_capture_point_determines_the_measured_rtt() {
 /// A record's header has 16 bytes: the file ends in one, in a packet, and between two records.
 #[test]
 fn a_truncated_capture_file_is_reported_up_to_its_end() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let (file, starts) = pcap();
     let record = starts[starts.len() - 1];
     for (length, whole) in [(record, true), (record + 9, false), (record + 20, false)] {
@@ -151,7 +151,7 @@ fn a_truncated_capture_file_is_reported_up_to_its_end() {
 
 #[test]
 fn a_file_that_is_no_capture_is_refused() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let file = put(&workspace, "a.gz", &[0x1F, 0x8B, 8, 0, 0, 0]);
     workspace
         .run(&["watch", "-r", str_of(&file)])
@@ -168,7 +168,7 @@ fn a_file_that_is_no_capture_is_refused() {
 
 #[test]
 fn watch_prints_one_log_line_per_request() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let file = put(&workspace, "a.pcap", &pcap().0);
     let [clf, csv, jsonl] = ["clf", "csv", "jsonl"].map(|name| workspace.file(name));
     let logs = ["--clf", str_of(&clf), "--csv", str_of(&csv), "--jsonl", str_of(&jsonl)];
@@ -184,7 +184,7 @@ fn watch_prints_one_log_line_per_request() {
 
 #[test]
 fn watch_filters_by_port_and_host() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let file = put(&workspace, "a.pcap", &pcap().0);
     for (filter, connections) in [
         (&["--port", "80"][..], 3),
@@ -202,7 +202,7 @@ fn watch_filters_by_port_and_host() {
 
 #[test]
 fn watch_converts_and_filters_a_capture() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let (old, new, again) =
         (put(&workspace, "a.pcap", &pcap().0), workspace.file("b.pcapng"), workspace.file("c.pcapng"));
     workspace.run(&["watch", "-r", str_of(&old), "--pcapng", str_of(&new), "--no-save"]).success();
@@ -227,7 +227,7 @@ fn watch_converts_and_filters_a_capture() {
 
 #[test]
 fn an_unwritable_output_is_reported_and_the_figures_are_complete() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let file = put(&workspace, "a.pcap", &pcap().0);
     let output = workspace.run(&["watch", "-r", str_of(&file), "--pcapng", "/dev/full", "--json", "--no-save"]);
     check_figures(&output.json());
@@ -246,7 +246,7 @@ fn an_unwritable_output_is_reported_and_the_figures_are_complete() {
 
 #[test]
 fn a_closed_pipe_stops_writing_and_not_the_measurement() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let file = put(&workspace, "a.pcap", &pcap().0);
     let pipe = workspace.file("pipe");
     nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();

@@ -104,7 +104,7 @@ fn document(workspace: &Workspace) -> Value {
 
 #[test]
 fn a_remote_series_is_stored_per_second_and_gaps_are_reported() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let (receiver, address) = receiver(&workspace);
     post(address, &message(&[], false), 204);
     post(address, &message(&[0, 1], false), 204);
@@ -130,7 +130,7 @@ fn a_remote_series_is_stored_per_second_and_gaps_are_reported() {
 
 #[test]
 fn data_without_the_token_is_not_stored() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let (receiver, address) = receiver(&workspace);
     let body = message(&[0], false);
     for wrong in ["Bearer wrong-wrong-wrong-wrong", "", "Basic Og==", &format!("Bearer {TOKEN}x")] {
@@ -147,7 +147,7 @@ fn data_without_the_token_is_not_stored() {
 
 #[test]
 fn malformed_messages_are_refused_and_disturb_no_other_sender() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let (receiver, address) = receiver(&workspace);
     // Peers that say nothing, or half of something.
     let silent: Vec<TcpStream> = (0..20).map(|_| TcpStream::connect(address).unwrap()).collect();
@@ -179,7 +179,7 @@ fn malformed_messages_are_refused_and_disturb_no_other_sender() {
 
 #[test]
 fn data_of_a_disconnected_sender_stays_stored() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let token = token_file(&workspace, TOKEN);
     // The environment is the other place for the token.
     let mut command = workspace.command(&["watch", "--from", "127.0.0.1:0", "--name", "edge"]);
@@ -197,7 +197,7 @@ fn data_of_a_disconnected_sender_stays_stored() {
 
 #[test]
 fn an_unwritable_run_store_stops_storing_only() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let (receiver, address) = receiver(&workspace);
     fs::remove_dir(workspace.runs()).unwrap();
     fs::write(workspace.runs(), "in the way").unwrap();
@@ -213,7 +213,7 @@ fn an_unwritable_run_store_stops_storing_only() {
 
 #[test]
 fn listening_beyond_loopback_needs_a_token() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     workspace.run(&["watch", "--from", "0.0.0.0:0"]).refused(1, &["0.0.0.0:0", "needs a token", "--token-file"]);
     workspace.run(&["watch", "--from", "[::]:0"]).refused(1, &["needs a token"]);
     let short = token_file(&workspace, "short");
@@ -232,7 +232,7 @@ fn listening_beyond_loopback_needs_a_token() {
 
 #[test]
 fn a_series_beyond_the_limit_is_refused_until_one_ends() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let (receiver, address) = receiver(&workspace);
     let of = |nth: usize, is_last| message(&[], is_last).replace(SESSION, &format!("{nth:032x}"));
     for nth in 0..64 {

@@ -1,5 +1,5 @@
-//! `yamabiko ab` from the command line to its report and files, against a small server in this process. No figure of time
-//! is asserted; counts and bytes are exact.
+//! `yamabiko ab` from the command line to its report and files, against a small server in this process. No time is
+//! checked; counts and bytes are exact.
 
 use std::net::TcpListener;
 
@@ -31,7 +31,7 @@ fn assert_count(output: &Output, label: &str, count: u64) {
 
 #[test]
 fn ab_without_keepalive_reports_its_figures() {
-    let (workspace, server) = (Workspace::shared(), Server::start(page));
+    let (workspace, server) = (Workspace::concurrent(), Server::start(page));
     let output = ab(&workspace, "-n 40 -c 4", &server.url());
     for (label, count) in [
         ("Server Port:", u64::from(server.address.port())),
@@ -51,26 +51,29 @@ fn ab_without_keepalive_reports_its_figures() {
     }
     assert!(output.stdout.contains("(be patient).....done\n\n\nServer Software:"), "{output}");
     let heads = server.heads();
-    assert_eq!(heads.len(), 40, "each request was sent once");
+    assert_eq!(heads.len(), 40, "each request is sent once");
     assert!(heads[0].starts_with("GET /page HTTP/1.0\r\n") && !heads[0].contains("Connection:"), "{}", heads[0]);
 }
 
 #[test]
 fn ab_with_keepalive_prints_the_lines_that_scripts_parse() {
-    let (workspace, server) = (Workspace::shared(), Server::start(page));
+    let (workspace, server) = (Workspace::concurrent(), Server::start(page));
     let output = ab(&workspace, "-kn500 -c5", &server.url());
     assert_count(&output, "Keep-Alive requests:", 500);
     assert_count(&output, "Complete requests:", 500);
     let figure = |label: &str| after(&output, label).unwrap().parse::<f64>().unwrap();
     let (taken, rate) = (figure("Time taken for tests:"), figure("Requests per second:"));
-    assert!((500.0 / rate - taken).abs() < 0.0006, "rate and time belong together, but for rounding\n{output}");
+    assert!(
+        (500.0 / rate - taken).abs() < 0.0006,
+        "rate times time is the number of requests, except for rounding\n{output}"
+    );
     let per_request: Vec<f64> = output
         .stdout
         .lines()
         .filter_map(|line| line.strip_prefix("Time per request:"))
         .map(|rest| rest.split_whitespace().next().unwrap().parse().unwrap())
         .collect();
-    assert!((per_request[0] - 5.0 * per_request[1]).abs() < 0.0035, "but for rounding: {per_request:?}");
+    assert!((per_request[0] - 5.0 * per_request[1]).abs() < 0.0035, "equal except for rounding: {per_request:?}");
     // awk '/50%/ {print $2}'
     let half = output.stdout.lines().find(|line| line.contains("50%")).unwrap();
     assert!(half.split_whitespace().nth(1).unwrap().parse::<u64>().is_ok(), "{half}");
@@ -83,7 +86,7 @@ fn ab_with_keepalive_prints_the_lines_that_scripts_parse() {
 
 #[test]
 fn ab_counts_length_failures_and_non_2xx_responses() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let varying = Server::start(|number| response("200 OK", 100 + number % 3));
     let output = ab(&workspace, "-n 30", &varying.url());
     assert_count(&output, "Failed requests:", 20);
@@ -102,13 +105,13 @@ fn ab_counts_length_failures_and_non_2xx_responses() {
 
 #[test]
 fn ab_counts_a_truncated_response_as_one_failure() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let cut = Server::start(|number| {
-        let mut whole = response("200 OK", 1000).unwrap();
+        let mut complete = response("200 OK", 1000).unwrap();
         if number % 5 == 4 {
-            whole.truncate(whole.len() - 500);
+            complete.truncate(complete.len() - 500);
         }
-        Some(whole)
+        Some(complete)
     });
     let output = ab(&workspace, "-n 30", &cut.url());
     assert_count(&output, "Failed requests:", 6);
@@ -123,7 +126,7 @@ fn ab_counts_a_truncated_response_as_one_failure() {
 
 #[test]
 fn ab_fails_when_the_server_sends_no_response() {
-    let (workspace, server) = (Workspace::shared(), Server::start(|_| None));
+    let (workspace, server) = (Workspace::concurrent(), Server::start(|_| None));
     let output = ab(&workspace, "-n 5", &server.url());
     assert_count(&output, "Failed requests:", 5);
     assert!(output.stdout.contains("(Connect: 0, Receive: 5, Length: 0, Exceptions: 0)"), "{output}");
@@ -133,14 +136,14 @@ fn ab_fails_when_the_server_sends_no_response() {
 
 #[test]
 fn ab_reports_a_refused_connection() {
-    let workspace = Workspace::shared();
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let url = format!("http://{nobody}/");
+    let workspace = Workspace::concurrent();
+    let unused = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let url = format!("http://{unused}/");
     let output = ab(&workspace, "-n 3", &url);
     assert_eq!(output.code, Some(111), "{output}");
     assert_eq!(output.stderr, "apr_socket_connect(): Connection refused (111)\n");
     assert!(!output.stdout.contains("Requests per second"), "{output}");
-    // Far more requests than anyone would wait for.
+    // Far more requests than the time limit allows.
     let output = ab(&workspace, "-n 100000 -r -c 20", &url);
     assert_eq!(output.code, Some(111), "{output}");
     assert!(
@@ -151,7 +154,7 @@ fn ab_reports_a_refused_connection() {
 
 #[test]
 fn ab_sends_bodies_headers_credentials_and_cookies() {
-    let (workspace, server) = (Workspace::shared(), Server::start(page));
+    let (workspace, server) = (Workspace::concurrent(), Server::start(page));
     let file = workspace.file("body");
     std::fs::write(&file, vec![b'b'; 5000]).unwrap();
     let body = str_of(&file);
@@ -185,7 +188,7 @@ fn ab_sends_bodies_headers_credentials_and_cookies() {
 
 #[test]
 fn ab_requests_the_absolute_url_from_a_proxy() {
-    let (workspace, proxy) = (Workspace::shared(), Server::start(page));
+    let (workspace, proxy) = (Workspace::concurrent(), Server::start(page));
     let options = format!("-n 3 -X {} -P me:pw", proxy.address);
     let output = ab(&workspace, &options, "http://origin.invalid:81/a?b");
     assert_count(&output, "Complete requests:", 3);
@@ -211,7 +214,7 @@ fn ab_requests_the_absolute_url_from_a_proxy() {
 
 #[test]
 fn ab_writes_its_csv_and_gnuplot_files() {
-    let (workspace, server) = (Workspace::shared(), Server::start(page));
+    let (workspace, server) = (Workspace::concurrent(), Server::start(page));
     let (every, percents) = (workspace.file("every.tsv"), workspace.file("percents.csv"));
     let options = format!("-n 20 -c 2 -d -g {} -e {}", str_of(&every), str_of(&percents));
     let output = ab(&workspace, &options, &server.url());
@@ -243,7 +246,7 @@ fn ab_writes_its_csv_and_gnuplot_files() {
 
 #[test]
 fn ab_prints_html_and_plain_tables() {
-    let (workspace, server) = (Workspace::shared(), Server::start(page));
+    let (workspace, server) = (Workspace::concurrent(), Server::start(page));
     let output = ab(&workspace, "-w -n 4", &server.url());
     assert!(output.stdout.starts_with("<p>\n This is ") && output.stdout.ends_with("</table>\n"), "{output}");
     assert!(output.stdout.contains("Complete requests:</th><td colspan=2 bgcolor=white>4</td></tr>"), "{output}");
@@ -253,7 +256,7 @@ fn ab_prints_html_and_plain_tables() {
 
 #[test]
 fn ab_time_limit_ends_the_run() {
-    let (workspace, server) = (Workspace::shared(), Server::start(page));
+    let (workspace, server) = (Workspace::concurrent(), Server::start(page));
     let output = ab(&workspace, "-t 1 -n 5000000 -k", &server.url());
     assert_eq!(after(&output, "Time taken for tests:"), Some("1.000"), "{output}");
     let complete: u64 = after(&output, "Complete requests:").unwrap().parse().unwrap();
@@ -263,19 +266,19 @@ fn ab_time_limit_ends_the_run() {
 
 #[test]
 fn ab_stores_its_run() {
-    let (workspace, server) = (Workspace::shared(), Server::start(page));
+    let (workspace, server) = (Workspace::concurrent(), Server::start(page));
     ab(&workspace, "-n 7", &server.url());
     let document = workspace.run(&["report", "last", "--json"]).json();
     assert_eq!(document["load"]["completed"], 7, "{document}");
     let dir = std::path::PathBuf::from(document["run"]["dir"].as_str().unwrap());
     let rows: Vec<_> = store::read_requests(&dir).unwrap().map(Result::unwrap).collect();
     assert!(rows.iter().all(|row| u64::from(row.head_bytes) == head_bytes() && row.body_bytes() == 1000));
-    assert!(rows.iter().all(|row| row.keep_alive), "the server says keep-alive whatever it was asked");
+    assert!(rows.iter().all(|row| row.keep_alive), "the server responds with keep-alive to every request");
 }
 
 #[test]
 fn ab_prints_help_and_refuses_wrong_input() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let help = workspace.run(&["ab", "-h"]);
     assert_eq!((help.code, help.stdout.as_str()), (Some(22), ""), "{help}");
     assert!(help.stderr.starts_with("Usage: yamabiko ab [options]"), "{help}");
@@ -298,7 +301,7 @@ fn ab_prints_help_and_refuses_wrong_input() {
 
 #[test]
 fn a_symlink_named_ab_starts_ab() {
-    let (workspace, server) = (Workspace::shared(), Server::start(page));
+    let (workspace, server) = (Workspace::concurrent(), Server::start(page));
     let link = workspace.path().join("ab");
     std::os::unix::fs::symlink(crate::support::workspace::yamabiko(), &link).unwrap();
     let mut command = std::process::Command::new(&link);

@@ -7,7 +7,7 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use crate::support::document::{check, count};
-use crate::support::scripted::{Scripted, answer};
+use crate::support::scripted::{Scripted, response};
 use crate::support::workspace::{Workspace, str_of};
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -20,8 +20,8 @@ fn run(workspace: &Workspace, arguments: &[&str]) -> Value {
 
 #[test]
 fn results_of_phases_add_up_in_document_page_and_exports() {
-    let workspace = Workspace::shared();
-    let server = Scripted::start(|_| answer("200 OK", &[], b"page"));
+    let workspace = Workspace::concurrent();
+    let server = Scripted::start(|_| response("200 OK", &[], b"page"));
     let url = server.url("/");
     let phases =
         ["--phase", "calm: 600ms at 50/s", "--phase", "400ms ramp to 150/s", "--phase", "spike 200ms at 400/s"];
@@ -29,10 +29,10 @@ fn results_of_phases_add_up_in_document_page_and_exports() {
     let parts = document["load"]["by_phase"].as_array().unwrap();
     let brief: Vec<(&str, u64)> =
         parts.iter().map(|part| (part["name"].as_str().unwrap(), part["offered_requests"].as_u64().unwrap())).collect();
-    // Equal gaps: as many as the integral of the rate says, to the one that a border may move.
+    // With equal gaps the count is the integral of the rate, within one request at each border.
     assert_eq!(brief.iter().map(|part| part.0).collect::<Vec<_>>(), ["calm", "50/s to 150/s", "spike 400/s"]);
-    for ((_, offered), wanted) in brief.iter().zip([30, 40, 80]) {
-        assert!(offered.abs_diff(wanted) <= 1, "{brief:?}");
+    for ((_, offered), expected) in brief.iter().zip([30, 40, 80]) {
+        assert!(offered.abs_diff(expected) <= 1, "{brief:?}");
     }
     assert_eq!(brief.iter().map(|part| part.1).sum::<u64>(), count(&document, "load.offered_requests"));
     assert_eq!(document["run"]["duration_s"], 1.2);
@@ -56,10 +56,10 @@ fn results_of_phases_add_up_in_document_page_and_exports() {
 
 #[test]
 fn an_access_log_is_replayed_request_by_request() {
-    let workspace = Workspace::shared();
-    let server = Scripted::start(|asked| {
-        let body: &[u8] = if asked.method == "HEAD" { b"" } else { b"page" };
-        answer("200 OK", &[], body)
+    let workspace = Workspace::concurrent();
+    let server = Scripted::start(|request| {
+        let body: &[u8] = if request.method == "HEAD" { b"" } else { b"page" };
+        response("200 OK", &[], body)
     });
     let mut log = String::new();
     for number in 0..60 {
@@ -78,22 +78,22 @@ fn an_access_log_is_replayed_request_by_request() {
     assert_eq!((replay["lines"].as_u64(), replay["requests_logged"].as_u64()), (Some(61), Some(60)));
     assert_eq!(replay["left_out"]["not of the log's format"], 1);
     assert_eq!(count(&document, "load.completed"), 60);
-    let mut wanted = BTreeMap::<(String, String), u64>::new();
+    let mut expected = BTreeMap::<(String, String), u64>::new();
     for number in 0..60u32 {
         let method = if number % 10 == 9 { "HEAD" } else { "GET" };
-        *wanted.entry((method.into(), format!("/p/{}", number % 7))).or_default() += 1;
+        *expected.entry((method.into(), format!("/p/{}", number % 7))).or_default() += 1;
     }
-    let mut got = BTreeMap::new();
-    for asked in server.asked() {
-        *got.entry((asked.method, asked.target)).or_default() += 1;
+    let mut measured = BTreeMap::new();
+    for request in server.requests() {
+        *measured.entry((request.method, request.target)).or_default() += 1;
     }
-    assert_eq!(got, wanted);
+    assert_eq!(measured, expected);
 }
 
 #[test]
 fn a_har_recording_is_replayed_as_sessions() {
-    let workspace = Workspace::shared();
-    let server = Scripted::start(|_| answer("200 OK", &[], b"page"));
+    let workspace = Workspace::concurrent();
+    let server = Scripted::start(|_| response("200 OK", &[], b"page"));
     let entry = |at: &str, path: &str| {
         format!(
             "{{\"startedDateTime\":\"2026-11-21T00:00:{at}Z\",\"request\":{{\"method\":\"GET\",\
@@ -107,40 +107,40 @@ fn a_har_recording_is_replayed_as_sessions() {
     let document = run(&workspace, &arguments);
     assert_eq!((count(&document, "load.har.entries"), count(&document, "load.har.requests")), (4, 4));
     let mut paths = BTreeMap::<String, u64>::new();
-    for asked in server.asked() {
-        assert_eq!(asked.field("x-page").as_deref(), Some(asked.target.as_str()));
-        *paths.entry(asked.target).or_default() += 1;
+    for request in server.requests() {
+        assert_eq!(request.field("x-page").as_deref(), Some(request.target.as_str()));
+        *paths.entry(request.target).or_default() += 1;
     }
-    // Ten sessions begin; those of the last fifth of a second end with the measured phase.
+    // Ten sessions begin; those that begin in the last 0.2 s end with the measured phase.
     assert_eq!(paths["/"], 10, "{paths:?}");
     assert!(paths["/a.css"] == paths["/b.js"] && (7..=10).contains(&paths["/next"]), "{paths:?}");
 }
 
 #[test]
 fn ctrl_c_while_a_log_is_read_ends_the_run() {
-    let workspace = Workspace::shared();
-    let server = Scripted::start(|_| answer("200 OK", &[], b"page"));
+    let workspace = Workspace::concurrent();
+    let server = Scripted::start(|_| response("200 OK", &[], b"page"));
     let log = workspace.path().join("log.pipe");
     nix::unistd::mkfifo(&log, nix::sys::stat::Mode::S_IRWXU).unwrap();
     let options = ["bench", &server.url("/"), "--replay", str_of(&log), "--loops", "600", "--json"];
     let running = workspace.start(&options);
     let mut lines = fs::OpenOptions::new().write(true).open(&log).unwrap();
-    // It reads, so it hears.
+    // The program handles the signal while it reads the log.
     running.signal(Signal::SIGINT);
     lines
         .write_all(b"{\"time\":0.0,\"client\":\"c\",\"uri\":\"/\"}\n{\"time\":0.9,\"client\":\"c\",\"uri\":\"/\"}\n")
         .unwrap();
     drop(lines);
     let output = running.finish();
-    assert!(output.lasted < Duration::from_secs(30), "not its ten minutes: {output}");
+    assert!(output.elapsed < Duration::from_secs(30), "the run ends before its ten minutes: {output}");
     assert_eq!(output.json()["run"]["interrupted"], true);
 }
 
 #[test]
 fn a_second_ctrl_c_in_the_warm_up_ends_the_run_immediately() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     for threads in ["1", "2"] {
-        // It accepts connections and never responds.
+        // The server accepts connections and never responds.
         let silent = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/", silent.local_addr().unwrap());
         let options = ["bench", &url, "--rate", "50/s", "--warmup", "60s", "-d", "1s", "--threads", threads, "--json"];
@@ -148,11 +148,15 @@ fn a_second_ctrl_c_in_the_warm_up_ends_the_run_immediately() {
         let held = silent.accept().unwrap();
         running.signal(Signal::SIGINT);
         std::thread::sleep(Duration::from_secs(1));
-        assert!(!running.ended(), "once: it waits for what is in flight");
+        assert!(!running.ended(), "after one signal the program waits for requests in flight");
         running.signal(Signal::SIGINT);
-        let asked = Instant::now();
+        let second_signal = Instant::now();
         let output = running.finish();
-        assert!(asked.elapsed() < Duration::from_secs(10), "twice: it stops at once, not after {:?}", asked.elapsed());
+        assert!(
+            second_signal.elapsed() < Duration::from_secs(10),
+            "the second signal ends the program immediately, not after {:?}",
+            second_signal.elapsed()
+        );
         let document = output.json();
         assert_eq!((count(&document, "load.offered_requests"), &document["run"]["duration_s"]), (0, &Value::from(0.0)));
         assert_eq!(check(&document, "conservation")["state"], "ok", "{document}");
@@ -162,7 +166,7 @@ fn a_second_ctrl_c_in_the_warm_up_ends_the_run_immediately() {
 
 #[test]
 fn contradictory_options_are_refused_with_the_fix() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     for (arguments, why) in [
         (&["--rate", "5/s", "--phase", "1s at 5/s"][..], "leave one of the two out"),
         (&["--phase", "at 5/s"], "no duration"),

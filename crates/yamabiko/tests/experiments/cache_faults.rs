@@ -9,7 +9,7 @@ use serde_json::Value;
 
 /// Every kind of error is provoked within seconds: objects that change every second, uncacheable ones, two codings,
 /// reloads and conditions, other methods, and disconnecting clients.
-const MIX: &str = r#"
+const WORKLOAD: &str = r#"
 name = "everything"
 recurrence = 0.75
 gzip_clients = 0.5
@@ -48,30 +48,30 @@ cacheable = 1.0
 life = { cycle = "1", last_modified = 1.0, expires = "next_change" }
 "#;
 
-/// A workspace with an origin of that workload.
+/// A workspace and an origin with the workload [`WORKLOAD`].
 fn origin() -> (Workspace, Serving) {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let file = workspace.path().join("mix.toml");
-    std::fs::write(&file, MIX).unwrap();
+    std::fs::write(&file, WORKLOAD).unwrap();
     let command = workspace.command(&["serve", "--workload", str_of(&file), "--seed", "1", "--listen", "127.0.0.1:0"]);
     let origin = Serving::start_command(&workspace, command);
     (workspace, origin)
 }
 
-/// The fault, what it is called, and what else it may be called.
+/// A fault, the kind of wrong response that it must cause, and further kinds that it may cause.
 type Case = (Fault, &'static str, &'static [&'static str]);
 
 const CASES: [Case; 10] = [
-    (Fault::AnswersItself, "foreign", &[]),
+    (Fault::RespondsItself, "foreign", &[]),
     (Fault::WrongObject, "wrong_object", &[]),
     (Fault::IgnoresVary, "wrong_variant", &[]),
-    (Fault::Flips, "wrong_body", &[]),
-    (Fault::Lengthens, "wrong_body", &[]),
+    (Fault::CorruptsByte, "wrong_body", &[]),
+    (Fault::Extends, "wrong_body", &[]),
     (Fault::Truncates, "truncated", &[]),
     (Fault::AlwaysNotModified, "false_not_modified", &[]),
-    (Fault::KeepsUncacheable, "hit_on_uncacheable", &[]),
-    (Fault::MixesHeads, "false_hit", &[]),
-    // An outdated copy also causes wrong responses to conditional requests.
+    (Fault::StoresUncacheable, "hit_on_uncacheable", &[]),
+    (Fault::MixesRequestIds, "false_hit", &[]),
+    // A stale stored response also causes wrong responses to conditional requests.
     (Fault::NeverExpires, "stale", &["false_not_modified"]),
 ];
 
@@ -95,7 +95,7 @@ fn wrong_kinds(document: &Value) -> Vec<&str> {
     wrong.keys().map(String::as_str).filter(|kind| *kind != "false_miss").collect()
 }
 
-/// The sweep's check of this name; the rate stands before it.
+/// The sweep's check with this name, which follows the rate in the check's full name.
 fn check<'a>(document: &'a Value, name: &str) -> Option<&'a Value> {
     let checks = document["validity"]["checks"].as_array().unwrap();
     checks.iter().find(|check| check["name"].as_str().is_some_and(|its| its.contains(name)))
@@ -126,7 +126,10 @@ fn named_with_a_request(workspace: &Workspace, output: &Output, (fault, kind, al
     assert_eq!(document["validity"]["verdict"], "invalid", "{fault:?}");
     let found = wrong_kinds(&document);
     assert!(found.contains(&kind), "{fault:?}: {}", point(&document));
-    assert!(found.iter().all(|found| *found == kind || also.contains(found)), "{fault:?} and no other: {found:?}");
+    assert!(
+        found.iter().all(|found| *found == kind || also.contains(found)),
+        "{fault:?} causes no other kind: {found:?}"
+    );
 
     let examples = point(&document)["examples"].as_array().unwrap();
     let example = examples.iter().find(|example| example["kind"] == kind).unwrap();
@@ -139,17 +142,17 @@ fn named_with_a_request(workspace: &Workspace, output: &Output, (fault, kind, al
     let why = check["why"].as_str().unwrap();
     assert!(why.contains(&words) && why.contains(" /y/"), "{fault:?}: {why}");
 
-    // As a person sees it.
+    // The text output.
     let report = workspace.run(&["report", document["run"]["id"].as_str().unwrap()]);
     assert_eq!(report.code, Some(3), "{fault:?}: {report}");
     assert!(report.stdout.contains("WRONG") && report.stdout.contains(&words), "{fault:?}: {report}");
     assert!(report.stdout.contains(request), "{fault:?}: {report}");
 }
 
-/// Many caches do this by default: the sweep is suspect, with the reason.
+/// Many caches ignore reloads by default: the sweep is suspect, with the reason.
 fn a_cache_that_ignores_reloads_is_suspect(workspace: &Workspace, origin: &Serving) {
     let output = sweep(workspace, origin, Fault::IgnoresReload, &["--strict"]);
-    assert_eq!(output.code, Some(3), "suspect is enough with --strict: {output}");
+    assert_eq!(output.code, Some(3), "a suspect verdict fails with --strict: {output}");
     let document = output.json();
     assert_eq!(wrong_kinds(&document), ["hit_on_reload"], "{}", point(&document));
     let check = check(&document, "cache_responses_correct").unwrap();
@@ -158,9 +161,9 @@ fn a_cache_that_ignores_reloads_is_suspect(workspace: &Workspace, origin: &Servi
     assert!(why.contains("hit on reload") && why.contains("(reload)"), "{why}");
 }
 
-/// To forget is no fault of correctness, and no hit.
+/// A cache that stores nothing is correct and has no hits.
 fn a_cache_that_stores_nothing_is_correct(workspace: &Workspace, origin: &Serving) {
-    let output = sweep(workspace, origin, Fault::Forgets, &[]);
+    let output = sweep(workspace, origin, Fault::StoresNothing, &[]);
     let document = output.json();
     let point = point(&document);
     assert_eq!(wrong_kinds(&document), [""; 0], "{point}");
@@ -171,10 +174,10 @@ fn a_cache_that_stores_nothing_is_correct(workspace: &Workspace, origin: &Servin
     assert!(report.stdout.contains("false misses") && !report.stdout.contains("WRONG"), "{report}");
 }
 
-/// A header field that the cache must forward identifies a response's request: without it every response would look
-/// like a hit.
+/// A header field that the cache must forward identifies the request of a response: without it every response would
+/// count as a hit.
 fn a_cache_that_drops_request_ids_is_invalid(workspace: &Workspace, origin: &Serving) {
-    let output = sweep(workspace, origin, Fault::DropsAsk, &[]);
+    let output = sweep(workspace, origin, Fault::DropsRequestId, &[]);
     assert_eq!(output.code, Some(3), "{output}");
     let document = output.json();
     let check = check(&document, "request ids reached the origin").unwrap_or_else(|| panic!("{output}"));
@@ -199,7 +202,7 @@ fn a_correct_cache_is_reported_without_faults() {
     {
         assert_eq!(check(&document, name), None, "{output}");
     }
-    // Nothing is missed but what had not come yet, or was over.
+    // False misses are only those of responses that had not arrived yet or had expired.
     let of = |name: &str| count(one, name);
     assert!(of("offered_expired") > 0 && of("hits") > 0, "{one}");
     assert!(of("hits") - of("hits_not_offered") <= of("offered"), "{one}");
@@ -209,7 +212,7 @@ fn a_correct_cache_is_reported_without_faults() {
 /// Without expiry and with plain requests only, the measured hit ratio equals the offered one exactly.
 #[test]
 fn the_measured_hit_ratio_matches_the_offered_one() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let command = workspace.command(&[
         "serve",
         "--workload",

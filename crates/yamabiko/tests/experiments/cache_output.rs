@@ -8,7 +8,7 @@ use serde_json::Value;
 
 /// A workspace with an origin without think time.
 fn origin(mix: &str) -> (Workspace, Serving) {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let command =
         workspace.command(&["serve", "--workload", mix, "--seed", "1", "--think", "none", "--listen", "127.0.0.1:0"]);
     let origin = Serving::start_command(&workspace, command);
@@ -59,17 +59,17 @@ fn a_cache_sweep_is_stored_and_reported_again_completely() {
         // The origin's own count contains the misses.
         let (reached, saved) = (count(point, "origin.requests"), point["origin"]["saved_requests"].as_i64().unwrap());
         assert!(reached > 0 && saved > 0, "{point}");
-        // It includes warm-up and drain, unlike the figures of the virtual users.
+        // The origin's count includes warm-up and drain, unlike the figures of the virtual users.
         assert!(reached + saved as u64 > count(point, "requests"), "{point}");
         assert!(point["run"].as_str().unwrap().contains("-cache-"), "{point}");
     }
-    let counted = proxy.counted();
+    let counted = proxy.counters();
     let fetched: u64 = points(&document).iter().map(|point| count(point, "origin.requests")).sum();
-    assert_eq!(fetched, counted.fetched, "the cache says the same");
+    assert_eq!(fetched, counted.fetched, "the cache counts the same misses");
     let saved: i64 = points(&document).iter().filter_map(|point| point["origin"]["saved_requests"].as_i64()).sum();
-    assert_eq!(saved, counted.hits as i64, "what it answered itself is what it saved");
+    assert_eq!(saved, counted.hits as i64, "saved requests are the cache's hits");
     assert_eq!(counted.hits + counted.fetched, counted.requests);
-    // On a busy machine no point may be valid: then the result says so and has no number.
+    // On a busy machine all points may be invalid: then the result has a message instead of a number.
     let notes = document["cache"]["notes"].to_string();
     assert!(
         document["cache"]["clients_supported"]["clients"].is_u64()
@@ -77,7 +77,7 @@ fn a_cache_sweep_is_stored_and_reported_again_completely() {
         "{document:#}"
     );
 
-    // The last run of the run store is the last point's; the sweep has its own name.
+    // The last run of the run store is that of the last point; the sweep has its own name.
     let id = document["run"]["id"].as_str().unwrap().to_owned();
     let again = workspace.run(&["report", &id, "--json"]);
     assert_eq!((again.json(), again.code), (document, output.code));
@@ -87,7 +87,7 @@ fn a_cache_sweep_is_stored_and_reported_again_completely() {
     assert!(page.contains("Hit ratio") && page.contains("Error ratio"));
 }
 
-/// In front of the origin, and a cache with persistent connections in comparison with one without.
+/// A reverse proxy in front of the origin, with and without persistent connections.
 #[test]
 fn a_reverse_proxy_gets_requests_for_its_own_address() {
     // Not the fourth workload: its origin truncates one response in a thousand, which a proxy may turn into 502.
@@ -128,7 +128,7 @@ fn wrong_responses_are_reported_with_their_request() {
     assert_eq!(output.code, Some(3), "{output}");
     assert!(output.stdout.contains("WRONG") && output.stdout.contains("wrong object"), "{output}");
     assert!(output.stdout.contains("GET /y/"), "{output}");
-    assert!(output.stderr.contains("WRONG RESPONSES: wrong object"), "already while it goes on: {output}");
+    assert!(output.stderr.contains("WRONG RESPONSES: wrong object"), "printed during the sweep: {output}");
 }
 
 #[test]
@@ -139,11 +139,11 @@ fn a_cache_point_ends_early_after_too_many_failures() {
     let document = output.json();
     let point = &points(&document)[0];
     assert_eq!(point["ended_early"], true, "{point}");
-    // Fewer than two seconds until it is seen; the rest is a slow machine's.
+    // The failures end the point within two seconds; the rest of the limit is for a slow machine.
     assert!(point["duration_s"].as_f64().unwrap() < 15.0, "{point}");
     assert!(count(point, "errors.unexpected_status") > 0, "{point}");
     assert_eq!(count(&document, "cache.clients_supported.clients"), 0, "{document:#}");
-    // Of ten requests six fail; that is no reason to end where more are borne.
+    // Six of ten requests fail: a higher limit does not end the point.
     let output = sweep(&workspace, &origin, &proxy, &["--rate", "100/s", "-d", "2s", "--stop-errors", "90%", "--json"]);
     assert_eq!(points(&output.json())[0]["ended_early"], false, "{output}");
 }
@@ -168,7 +168,7 @@ fn an_unreachable_cache_is_reported_without_hanging() {
         "20s",
     ]);
     assert_eq!(output.code, Some(3), "{output}");
-    // It ends in the warm-up, as soon as it is plain.
+    // The sweep ends in the warm-up, as soon as all connections are refused.
     assert!(output.stdout.contains(&format!("nothing listens on {nowhere}: the first ")), "{output}");
     let unwrapped = output.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(unwrapped.contains("No responses: no request was sent in a measured phase."), "{output}");
@@ -182,7 +182,7 @@ fn a_missing_or_foreign_origin_is_reported_before_the_load() {
     let output = sweep(&workspace, &origin, &proxy, &["--rate", "10/s"]);
     assert_eq!(output.code, Some(2), "{output}");
     assert!(output.stderr.contains("it has the workload polymix-4, expected polymix-1"), "{output}");
-    // Of the same name, and other all the same.
+    // A workload with the same name and other content.
     let output =
         sweep(&workspace, &origin, &proxy, &["--rate", "10/s", "--workload", "polymix-4", "--set", "origin_abort=0.5"]);
     assert_eq!(output.code, Some(2), "{output}");
@@ -192,8 +192,8 @@ fn a_missing_or_foreign_origin_is_reported_before_the_load() {
     let output = workspace.run(&["cache", "--proxy", &listen, "--origin-at", &nowhere, "--rate", "10/s"]);
     assert_eq!(output.code, Some(2), "{output}");
     assert!(output.stderr.contains("yamabiko serve --workload"), "{output}");
-    assert_eq!(proxy.counted().requests, 0, "nothing was sent to the cache");
-    assert_eq!(std::fs::read_dir(workspace.runs()).map_or(0, Iterator::count), 0, "and nothing was stored");
+    assert_eq!(proxy.counters().requests, 0, "no request is sent to the cache");
+    assert_eq!(std::fs::read_dir(workspace.runs()).map_or(0, Iterator::count), 0, "no run is stored");
 }
 
 #[test]
@@ -208,7 +208,7 @@ fn a_printed_cache_plan_is_complete_and_runnable() {
     let again = workspace.run(&["run", file.to_str().unwrap(), "--print-plan"]);
     assert_eq!(again.stdout, printed.stdout, "{again}");
 
-    // P5's class, in a few seconds: what the teacher fetched, everybody gets out of the cache.
+    // The class of the school gateway study in a few seconds: all clients get what the teacher fetched from the cache.
     let proxy = Proxy::forward(Fault::None);
     let plan = format!(
         "[cache]\nproxy = \"{}\"\norigin_at = \"{}\"\nrates = [\"100/s\"]\narrivals = \"constant\"\n\
@@ -226,7 +226,7 @@ fn a_printed_cache_plan_is_complete_and_runnable() {
     let [point] = &points(&document)[..] else { panic!("{output}") };
     assert_eq!(point["phase"], "class");
     let ratio = &point["hit_ratio"];
-    // 80 % of the pages are cacheable; all of those had come by then.
+    // 80 % of the pages are cacheable; all of those are stored before the measured phase.
     assert!((0.6..1.0).contains(&ratio["offered"].as_f64().unwrap()), "{point}");
     assert_eq!(ratio["measured"], ratio["offered"], "{point}");
     assert_eq!(ratio["ideal"], ratio["offered"], "{point}");

@@ -1,5 +1,5 @@
-//! `yamabiko cache`: what a point is evidence of. Worlds of their own, proxies that speak TLS, origins that cannot be
-//! counted, interrupts, and options that would do nothing.
+//! `yamabiko cache`: points of a sweep. Separate worlds, TLS proxies, origins without counters, interrupts, and
+//! ineffective options.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -16,7 +16,7 @@ use serde_json::Value;
 
 /// A workspace with an origin without think time.
 fn origin(mix: &str) -> (Workspace, Serving) {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let command =
         workspace.command(&["serve", "--workload", mix, "--seed", "1", "--think", "none", "--listen", "127.0.0.1:0"]);
     let origin = Serving::start_command(&workspace, command);
@@ -27,7 +27,7 @@ fn points(document: &Value) -> &Vec<Value> {
     document["cache"]["points"].as_array().unwrap()
 }
 
-/// The sweep's check whose name ends so.
+/// The sweep's check whose name ends with `name`.
 fn check<'a>(document: &'a Value, name: &str) -> Option<&'a Value> {
     let mut checks = document["validity"]["checks"].as_array().unwrap().iter();
     checks.find(|check| check["name"].as_str().unwrap().ends_with(name))
@@ -45,12 +45,16 @@ fn points_share_a_world_only_with_keep_world() {
         workspace.run_json(&[&words[..], &["--world", "7", "--no-save", "--json"], more].concat())
     };
     let found = |document: &Value| count(&points(document)[1], "hits_not_offered");
-    // Where a late generator swaps two requests the second of them finds what the first was to fetch: some few.
-    let (apart, kept) = (found(&sweep(&[])), found(&sweep(&["--keep-world"])));
-    assert!(apart * 4 < kept, "what the first point left is nothing to the second unless asked for: {apart}, {kept}");
+    // A late generator can swap two requests; the second then gets the response that the first would have fetched. This
+    // is rare.
+    let (separate, shared) = (found(&sweep(&[])), found(&sweep(&["--keep-world"])));
+    assert!(
+        separate * 4 < shared,
+        "the second point shares no objects with the first without --keep-world: {separate}, {shared}"
+    );
 }
 
-/// Behind `serve`'s own result cache with TLS.
+/// A reverse proxy with TLS before the origin.
 #[test]
 fn a_reverse_proxy_is_measured_over_tls() {
     let (workspace, origin) = origin("polymix-1");
@@ -81,23 +85,23 @@ fn a_reverse_proxy_is_measured_over_tls() {
     assert!(count(&points(&document)[0], "errors.tls_certificate") > 0, "{document:#}");
 }
 
-/// In front of an origin; closes the connection at the third request for its counters.
-fn forgetful(origin: SocketAddr) -> SocketAddr {
-    static ASKED: AtomicU32 = AtomicU32::new(0);
+/// A server in front of an origin that closes the connection at the third request for the origin's counters.
+fn without_counters(origin: SocketAddr) -> SocketAddr {
+    static COUNTER_REQUESTS: AtomicU32 = AtomicU32::new(0);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     thread::spawn(move || {
         for client in listener.incoming().flatten() {
-            thread::spawn(move || pass_on(client, origin, &ASKED));
+            thread::spawn(move || forward(client, origin, &COUNTER_REQUESTS));
         }
     });
     address
 }
 
-fn pass_on(mut client: TcpStream, origin: SocketAddr, asked: &AtomicU32) -> std::io::Result<()> {
+fn forward(mut client: TcpStream, origin: SocketAddr, counter_requests: &AtomicU32) -> std::io::Result<()> {
     let mut head = [0; 4096];
     let length = client.read(&mut head)?;
-    if head[..length].starts_with(b"GET /-/origin ") && asked.fetch_add(1, Ordering::AcqRel) >= 2 {
+    if head[..length].starts_with(b"GET /-/origin ") && counter_requests.fetch_add(1, Ordering::AcqRel) >= 2 {
         return Ok(());
     }
     let mut server = TcpStream::connect(origin)?;
@@ -116,7 +120,7 @@ fn pass_on(mut client: TcpStream, origin: SocketAddr, asked: &AtomicU32) -> std:
 #[test]
 fn a_point_without_origin_counts_is_stored() {
     let (workspace, origin) = origin("polymix-1");
-    let (proxy, at) = (Proxy::forward(Fault::None), forgetful(origin.address).to_string());
+    let (proxy, at) = (Proxy::forward(Fault::None), without_counters(origin.address).to_string());
     let address = proxy.address().to_string();
     let words =
         ["cache", "--proxy", &address, "--origin-at", &at, "--think", "none", "--rate", "50/s", "-d", "2s", "--json"];
@@ -135,14 +139,14 @@ fn an_interrupted_point_has_no_clients_supported() {
     let address = proxy.address().to_string();
     let words = ["cache", "--proxy", &address, "--origin-at", &at, "--think", "none", "--rate", "50,60/s", "-d", "10m"];
     let running = workspace.start(&[&words[..], &["--warmup", "0", "--json"]].concat());
-    wait_until("some was answered", || proxy.counted().requests > 100);
+    wait_until("the proxy has responded to some requests", || proxy.counters().requests > 100);
     running.signal(Signal::SIGINT);
     let output = running.finish();
     let document = output.json();
     assert_eq!((&document["run"]["interrupted"], points(&document).len()), (&true.into(), 1), "{output}");
     let point = &points(&document)[0];
     assert_eq!((&point["interrupted"], &point["ended_early"]), (&true.into(), &false.into()), "{point}");
-    assert!(count(point, "answered") > 0, "what was measured until then is stored: {point}");
+    assert!(count(point, "answered") > 0, "the results before the interrupt are stored: {point}");
     assert!(document["cache"].get("clients_supported").is_none(), "{document:#}");
     let notes = document["cache"]["notes"].to_string();
     assert!(
@@ -153,7 +157,7 @@ fn an_interrupted_point_has_no_clients_supported() {
 
 #[test]
 fn ineffective_cache_options_are_refused() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let forward = ["cache", "--proxy", "127.0.0.1:3128"];
     let reverse = ["cache", "--reverse", "http://127.0.0.1:80", "--origin", "127.0.0.1:8400"];
     let at = "127.0.0.1:8400";
@@ -177,5 +181,5 @@ fn ineffective_cache_options_are_refused() {
             assert!(output.stderr.contains(named), "{named}: {output}");
         }
     }
-    assert_eq!(std::fs::read_dir(workspace.runs()).map_or(0, Iterator::count), 0, "nothing was begun");
+    assert_eq!(std::fs::read_dir(workspace.runs()).map_or(0, Iterator::count), 0, "no run is begun");
 }

@@ -43,7 +43,7 @@ fn capacity(workspace: &Workspace, url: &str, more: &[&str]) -> crate::support::
     workspace.run(&words)
 }
 
-/// The same without where it begins and ends.
+/// Arguments of a capacity search without the bracket.
 fn with<'a>(url: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     let at = SHORT.iter().position(|word| *word == "--start").unwrap();
     let short = SHORT.iter().enumerate().filter(|(index, _)| !(at..at + 4).contains(index)).map(|(_, word)| *word);
@@ -72,7 +72,7 @@ fn lines(folder: &Path) -> Vec<Value> {
 
 #[test]
 fn a_capacity_search_is_stored_and_reported_again_completely() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let server = ModelServer::start(4, Duration::from_millis(20));
     let output = capacity(&workspace, &server.url(), &["--json", "--no-overload"]);
     assert!(matches!(output.code, Some(0 | 3)), "{output}");
@@ -109,16 +109,16 @@ fn a_capacity_search_is_stored_and_reported_again_completely() {
     if part["monotone"] == true {
         let rate = part["rate_per_s"].as_f64().unwrap();
         let [low, high] = [0, 1].map(|end| part["interval"][end].as_f64().unwrap());
-        // Half of it, or twice, no disturbance explains.
+        // No disturbance explains half or twice the capacity.
         assert!((100.0..400.0).contains(&rate) && low <= high, "{rate} {low} {high}");
         assert_eq!(part["searches"].as_array().unwrap().len(), 2);
     }
     // The journal has the same trials, after a line on the machine.
     let folder = folder(&workspace);
-    let kept = lines(&folder);
-    assert!(kept[0]["begun"]["version"].is_string(), "{}", kept[0]);
-    assert_eq!(kept.iter().filter_map(|line| line.get("trial")).cloned().collect::<Vec<_>>(), *trials(&document));
-    // Long trials are runs of their own, by their names.
+    let journal = lines(&folder);
+    assert!(journal[0]["begun"]["version"].is_string(), "{}", journal[0]);
+    assert_eq!(journal.iter().filter_map(|line| line.get("trial")).cloned().collect::<Vec<_>>(), *trials(&document));
+    // Long trials are stored as runs of their own.
     for run in trials(&document).iter().filter_map(|trial| trial["run"].as_str()) {
         assert!(workspace.runs().join(run).join("summary.json").exists(), "{run}");
     }
@@ -127,7 +127,7 @@ fn a_capacity_search_is_stored_and_reported_again_completely() {
     let again = workspace.run(&["report", id]);
     assert!(again.stdout.contains("p50 < 100ms, errors < 5%") && again.stdout.contains("short"), "{again}");
     let page = fs::read_to_string(folder.join("report.html")).unwrap();
-    // What was void, or the client's doing, is drawn nowhere.
+    // Void trials and trials that the client limited are not in the plot.
     let judged = |trial: &Value| {
         let is_one = |name: &str, of: &[&str]| of.iter().any(|word| trial[name] == *word);
         is_one("verdict", &["good", "bad"]) && is_one("stage", &["short", "long", "confirmation", "overload"])
@@ -135,12 +135,12 @@ fn a_capacity_search_is_stored_and_reported_again_completely() {
     assert_eq!(page.contains("Response time against load"), trials(&document).iter().any(judged), "{document:#}");
     assert!(page.contains("Every trial"));
     workspace.run(&["report", id, "--export", "hlog", "-"]).refused(1, &["several runs"]);
-    workspace.run(&["runs"]).stdout.contains(id).then_some(()).expect("it is in the list");
+    workspace.run(&["runs"]).stdout.contains(id).then_some(()).expect("the list contains the search");
 }
 
 #[test]
 fn an_interrupted_capacity_search_is_stored_and_resumes() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let server = ModelServer::start(4, Duration::from_millis(20));
     let url = server.url();
     let words: Vec<&str> =
@@ -152,7 +152,7 @@ fn an_interrupted_capacity_search_is_stored_and_resumes() {
         runs.filter_map(|file| fs::read_to_string(file).ok()).map(|text| text.matches('\n').count()).max().unwrap_or(0)
     };
     while made() < 3 {
-        assert!(began.elapsed() < TEST_TIMEOUT, "no trial is made");
+        assert!(began.elapsed() < TEST_TIMEOUT, "a trial completes before the timeout");
         sleep(Duration::from_millis(20));
     }
     running.signal(Signal::SIGINT);
@@ -164,23 +164,23 @@ fn an_interrupted_capacity_search_is_stored_and_resumes() {
         (&Value::from(true), &Value::from(false))
     );
     assert!(first["capacity"]["notes"][0].as_str().unwrap().starts_with("Stopped early"), "{first:#}");
-    // A line that was not written to its end is one that was not made.
+    // An incomplete last line of the journal counts as no trial.
     let journal = folder(&workspace).join("trials.jsonl");
     let text = fs::read_to_string(&journal).unwrap();
     fs::write(&journal, format!("{text}{{\"trial\":{{\"stage\":")).unwrap();
     let output = workspace.run(&["capacity", "--resume", first["run"]["id"].as_str().unwrap(), "--json"]);
     assert!(matches!(output.code, Some(0 | 3)), "{output}");
-    let whole = output.json();
-    assert_eq!(trials(&whole)[..trials(&first).len()], trials(&first)[..]);
-    assert!(trials(&whole).len() > trials(&first).len());
-    assert_eq!(whole["capacity"]["resumed_at"].as_array().unwrap().len(), 1);
-    assert_eq!((&whole["run"]["id"], &whole["run"]["command"]), (&first["run"]["id"], &first["run"]["command"]));
+    let complete = output.json();
+    assert_eq!(trials(&complete)[..trials(&first).len()], trials(&first)[..]);
+    assert!(trials(&complete).len() > trials(&first).len());
+    assert_eq!(complete["capacity"]["resumed_at"].as_array().unwrap().len(), 1);
+    assert_eq!((&complete["run"]["id"], &complete["run"]["command"]), (&first["run"]["id"], &first["run"]["command"]));
 }
 
 #[test]
 fn a_capacity_search_by_users_uses_the_think_time() {
-    let workspace = Workspace::shared();
-    // 200/s, users who think for 300 ms and wait for 100 ms at most: some 80 of them.
+    let workspace = Workspace::concurrent();
+    // Capacity 200/s, think time 300 ms, response time up to 100 ms: about 80 users.
     let server = ModelServer::start(4, Duration::from_millis(20));
     let more = ["--find", "users", "--think", "300ms", "--no-overload", "--start", "40", "--max", "400", "--json"];
     let output = workspace.run(&with(&server.url(), &more));
@@ -191,7 +191,7 @@ fn a_capacity_search_by_users_uses_the_think_time() {
     let of_users = trials(&document).iter().filter(|trial| trial["stage"] == "short");
     for trial in of_users {
         assert_eq!(trial["load"].as_f64().unwrap().fract(), 0.0, "{trial}");
-        // Three turns at least, whatever --trial says.
+        // A trial lasts at least three think times, independent of --trial.
         assert_eq!(trial["planned_s"].as_f64(), Some(0.9), "{trial}");
     }
     if part["monotone"] == true {
@@ -205,7 +205,7 @@ fn a_capacity_search_by_users_uses_the_think_time() {
 
 #[test]
 fn capacity_searches_open_connections_and_new_connections() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let server = ModelServer::start(4, Duration::from_millis(1));
     let more = ["--find", "connections", "--start", "10", "--max", "20", "--json"];
     let output = workspace.run(&with(&server.url(), &more));
@@ -213,7 +213,7 @@ fn capacity_searches_open_connections_and_new_connections() {
     let document = output.json();
     let part = &document["capacity"];
     assert_eq!((part["find"].as_str(), part["unit"].as_str()), (Some("connections"), Some("connections")));
-    // Rates up to 20 are not too high, and the limit is unknown: the result says so.
+    // Rates up to 20 hold, so the capacity is unknown, and the result reports that.
     assert!(part["result"].is_null() && part["notes"].as_array().is_some_and(|notes| !notes.is_empty()), "{part:#}");
     for trial in trials(&document).iter().filter(|trial| trial["verdict"] == "good" && trial["load"] == 20.0) {
         assert!((trial["connections"].as_f64().unwrap() - 20.0).abs() < 0.5, "{trial}");
@@ -226,7 +226,7 @@ fn capacity_searches_open_connections_and_new_connections() {
 
 #[test]
 fn a_printed_capacity_plan_reads_back_and_contradictions_are_refused() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let url = "http://127.0.0.1:9/";
     let printed = capacity(&workspace, url, &["--print-plan"]);
     assert_eq!(printed.code, Some(0), "{printed}");
@@ -251,7 +251,9 @@ fn a_printed_capacity_plan_reads_back_and_contradictions_are_refused() {
     workspace.run(&asks("users")).refused(1, &["--think"]);
     workspace.run(&asks("sessions")).refused(1, &["new-connections"]);
     workspace.run(&[&asks("users")[..], &["--think", "7s", "--clients", "5"]].concat()).refused(1, &["--clients"]);
-    workspace.run(&[&asks("users")[..], &["--think", "7s", "--start", "10/s"]].concat()).refused(1, &["whole number"]);
+    workspace
+        .run(&[&asks("users")[..], &["--think", "7s", "--start", "10/s"]].concat())
+        .refused(1, &["complete number"]);
     workspace.run(&[&asks("connections")[..], &["--think", "7s"]].concat()).refused(1, &["--find users"]);
     workspace.run(&[&asks("connections")[..], &["--close"]].concat()).refused(1, &["--close"]);
     workspace.run(&[&asks("new-connections")[..], &["--keepalive"]].concat()).refused(1, &["--keepalive"]);
@@ -261,7 +263,7 @@ fn a_printed_capacity_plan_reads_back_and_contradictions_are_refused() {
     fs::write(file, &printed.stdout).unwrap();
     assert_eq!(workspace.run(&["capacity", file, "--print-plan"]).stdout, printed.stdout);
     workspace.run(&["capacity", "--resume", "nothing"]).refused(1, &["nothing"]);
-    // Nothing listens there: the first trial gets no response, and the result says so.
+    // No server listens: the first trial gets no response, and the result reports that.
     let refused = workspace.run(&["capacity", url, "--slo", "p99 < 1s", "--json"]);
     assert_eq!(refused.code, Some(3), "{refused}");
 }

@@ -1,5 +1,5 @@
-//! `yamabiko compare`: comparisons of stored runs, and two servers on loopback in turns. Runs with known figures are
-//! written into the run store, so that no figure of this machine matters.
+//! `yamabiko compare`: comparisons of stored runs, and interleaved runs of two servers on loopback. The stored runs
+//! have known figures, so that no figure of this machine matters.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,16 +8,16 @@ use crate::support::hostile::Hostile;
 use crate::support::workspace::{Workspace, str_of};
 use serde_json::{Value, json};
 
-/// A run that was made, and others like it with figures of their own.
-struct Shelf {
+/// A measured run, and stored copies of it with other figures.
+struct StoredRuns {
     workspace: Workspace,
     made: PathBuf,
     copies: u32,
 }
 
-impl Shelf {
+impl StoredRuns {
     fn new() -> Self {
-        let (workspace, server) = (Workspace::shared(), Hostile::start());
+        let (workspace, server) = (Workspace::concurrent(), Hostile::start());
         let made = workspace.run_json(&[
             "bench",
             &server.url("/ok/100"),
@@ -30,10 +30,10 @@ impl Shelf {
             "--json",
         ]);
         let made = PathBuf::from(made["run"]["dir"].as_str().unwrap());
-        Shelf { workspace, made, copies: 0 }
+        StoredRuns { workspace, made, copies: 0 }
     }
 
-    /// A stored run, newer than those before, with this mean response time.
+    /// Stores a run that is newer than all others, with this mean response time.
     fn run(&mut self, mean_ns: f64, more: impl FnOnce(&mut Value, &mut String)) -> String {
         self.copies += 1;
         let id = format!("20990101-0000{:02}-copy-aaaa", self.copies);
@@ -58,7 +58,7 @@ impl Shelf {
 
 #[test]
 fn compare_accepts_several_runs_per_side() {
-    let mut shelf = Shelf::new();
+    let mut shelf = StoredRuns::new();
     let a = shelf.side([1.00e6, 1.01e6, 0.99e6]);
     let alike = shelf.side([1.01e6, 0.99e6, 1.00e6]);
     let slower = shelf.side([1.10e6, 1.11e6, 1.09e6]);
@@ -78,7 +78,7 @@ fn compare_accepts_several_runs_per_side() {
     let again = workspace.run(&["report", "--json", document["run"]["dir"].as_str().unwrap()]).success();
     assert_eq!(again.json(), document);
 
-    // The status reports the tested condition only.
+    // The exit status depends on the tested condition only.
     let ending = |terms: &str| workspace.run(&["compare", &a, &slower, "--fail-if", terms]).code;
     assert_eq!(ending("mean > 5%"), Some(4));
     assert_eq!(ending("mean > 15%"), Some(0));
@@ -88,7 +88,7 @@ fn compare_accepts_several_runs_per_side() {
 
 #[test]
 fn compare_reports_differences_of_plans_and_verdicts() {
-    let mut shelf = Shelf::new();
+    let mut shelf = StoredRuns::new();
     let a = shelf.side([1.00e6, 1.01e6, 0.99e6]);
     let mut faster = |_| shelf.run(1e6, |_, plan| *plan = plan.replace("rate = \"100/s\"", "rate = \"200/s\""));
     let faster = [0, 1].map(&mut faster).join(",");
@@ -102,7 +102,7 @@ fn compare_reports_differences_of_plans_and_verdicts() {
     let anyway = workspace.run(&["compare", &a, &faster, "--different-plans", "--no-save"]).success();
     let line = anyway.stdout.lines().find(|line| line.contains("load.rate")).unwrap_or_else(|| panic!("{anyway}"));
     assert!(line.contains("100/s") && line.contains("200/s") && line.ends_with(" plan"), "{line}");
-    // The last run of load is not the comparison that was just made.
+    // `last` selects the last run with load, not the comparison.
     let carried = workspace.run(&["compare", &a, "last,last~3", "--different-plans"]);
     carried.refused(1, &["are on one side", "load.rate"]);
     let carried = workspace.run(&["compare", &a, &format!("{invalid},{valid}")]);
@@ -110,10 +110,10 @@ fn compare_reports_differences_of_plans_and_verdicts() {
     assert!(carried.stdout.contains("generator on time") && carried.stdout.contains("it was late"), "{carried}");
 }
 
-/// The page of a comparison, its Markdown and its JUnit: next to the printed result, and again from the run store.
+/// The page, Markdown and JUnit files of a comparison: written with the result, and again from the run store.
 #[test]
 fn compare_writes_text_json_and_html() {
-    let mut shelf = Shelf::new();
+    let mut shelf = StoredRuns::new();
     let a = shelf.side([1.00e6, 1.01e6, 0.99e6]);
     let b = shelf.side([1.10e6, 1.11e6, 1.09e6]);
     let elsewhere = |summary: &mut Value, _: &mut String| summary["run"]["host"]["kernel"] = json!("7.0 <b>");
@@ -130,7 +130,7 @@ fn compare_writes_text_json_and_html() {
     for part in
         ["<h2>Differences</h2>", "<h2>Differences of plans and hosts</h2>", "10.0 % higher than A", "no longer stored"]
     {
-        // The copies have no tables of their own.
+        // The copied runs have no tables.
         assert_eq!(page.contains(part), part != "no longer stored", "{part}");
     }
     let text = fs::read_to_string(&md).unwrap();
@@ -153,7 +153,7 @@ fn compare_writes_text_json_and_html() {
         (&differ[0]["fact"], &differ[0]["b"], &differ[0]["machine"]),
         (&json!("kernel"), &json!("7.0 <b>"), &json!(true))
     );
-    // An undecidable comparison is never a success in any format: the CPU time of a remote server is unknown.
+    // An undecidable comparison is not a success in any format: the CPU time of a remote server is unknown.
     let xml = workspace.file("unknown.xml");
     for terms in ["cpu +5%", "mean +5%, cpu +5%", "mean +1s, cpu +5%"] {
         let unknown = workspace.run(&["compare", &a, &b, "--fail-if", terms, "--junit", str_of(&xml)]);
@@ -164,7 +164,7 @@ fn compare_writes_text_json_and_html() {
         let id = xml.split_once("<testsuite name=\"").unwrap().1.split_once('"').unwrap().0;
         assert_eq!(workspace.run(&["report", id]).code, Some(3), "{id}");
     }
-    // Another machine is a doubt: an error only where it ends with 3.
+    // A run on another machine makes the comparison suspect: a JUnit error only if the exit status is 3.
     for (strict, code, errors) in [(&[][..], Some(0), "errors=\"0\""), (&["--strict"], Some(3), "errors=\"1\"")] {
         let doubtful =
             workspace.run(&[&["compare", &a, &moved, "--no-save", "--junit", str_of(&xml)], strict].concat());
@@ -172,14 +172,14 @@ fn compare_writes_text_json_and_html() {
         let xml = fs::read_to_string(&xml).unwrap();
         assert!(xml.contains(errors), "{xml}");
     }
-    // An unwritable file is reported, and the result is not printed as if it had succeeded.
+    // An unwritable file is reported, and no result is printed.
     let missing = workspace.file("missing/c.md");
     workspace.run(&["compare", &a, &b, "--md", str_of(&missing)]).refused(2, &["cannot write", "missing/c.md"]);
 }
 
 #[test]
 fn compare_refuses_incomparable_runs_with_the_reason() {
-    let mut shelf = Shelf::new();
+    let mut shelf = StoredRuns::new();
     shelf.run(1e6, |_, _| {});
     let workspace = &shelf.workspace;
     let short = workspace.run_json(&["compare", "last~1", "last", "--json", "--no-save"]);
@@ -191,26 +191,26 @@ fn compare_refuses_incomparable_runs_with_the_reason() {
     workspace.run(&["compare", "last", "last", "-r", "5/s"]).refused(1, &["stored runs"]);
     workspace.run(&["compare", "http://127.0.0.1/", "--server", "one"]).refused(1, &["twice"]);
     // Nothing listens on ports 1 and 2: the first run detects it and the report names the side.
-    let nobody = ["compare", "--url", "http://127.0.0.1:1/", "--url", "http://127.0.0.1:2/", "--path", "none"];
-    let refused = workspace.run(&[&nobody[..], &["-d", "2s"]].concat());
+    let unused = ["compare", "--url", "http://127.0.0.1:1/", "--url", "http://127.0.0.1:2/", "--path", "none"];
+    let refused = workspace.run(&[&unused[..], &["-d", "2s"]].concat());
     assert_eq!((refused.code, refused.stdout.as_str()), (Some(1), ""), "{refused}");
     let last = refused.stderr.lines().last().unwrap_or_default();
     assert!(last.contains(": nothing listens on 127.0.0.1:") && last.contains("all refused"), "{refused}");
-    assert_eq!(kept(&workspace.runs()), 2, "nothing is kept of what was refused");
+    assert_eq!(stored_comparisons(&workspace.runs()), 2, "a refused comparison is not stored");
 }
 
-fn kept(runs: &Path) -> usize {
+fn stored_comparisons(runs: &Path) -> usize {
     fs::read_dir(runs).unwrap().count()
 }
 
-/// Two servers on loopback, three blocks and the one that does not count: sixteen runs of a tenth of a second.
+/// Two servers on loopback, three blocks and one uncounted block: sixteen runs of 0.1 s.
 #[test]
 fn compare_runs_two_servers_alternately() {
-    let (workspace, one, other) = (Workspace::shared(), Hostile::start(), Hostile::start());
+    let (workspace, one, other) = (Workspace::concurrent(), Hostile::start(), Hostile::start());
     let (a, b) = (one.url("/ok/100"), other.url("/ok/100"));
     let words = ["compare", "--url", &a, "--url", &b, "-c", "2", "-d", "100ms", "--warmup", "0s", "--blocks", "3"];
     let output = workspace.run(&[&words[..], &["--json", "--path", "none"]].concat());
-    // Another load on this machine may make runs invalid, and with them the comparison.
+    // Other load on the machine can make runs, and so the comparison, invalid.
     assert!(matches!(output.code, Some(0 | 3)), "{output}");
     assert_eq!(output.stderr, "", "{output}");
     let document = output.json();
@@ -225,13 +225,13 @@ fn compare_runs_two_servers_alternately() {
         assert!(["ABBA", "BAAB"].contains(&order.as_str()), "{order}");
     }
     let counted = blocks.iter().filter(|block| block["counted"] == true).count();
-    // Three that count, or so many void that it was given up.
+    // Three counted blocks, or so many void blocks that the comparison was ended.
     assert!(counted == 3 || (document["validity"]["verdict"] == "invalid" && blocks.len() - counted > 2), "{document}");
     assert!(one.requests() > 0 && other.requests() > 0);
     let differ = compare["plans_differ"].as_array().unwrap();
     assert_eq!((differ.len(), &differ[0]["field"]), (1, &json!("load.url")));
-    // Its runs are stored only on request; the comparison is.
-    assert_eq!(kept(&workspace.runs()), 1);
+    // The comparison is stored, its runs only with an option.
+    assert_eq!(stored_comparisons(&workspace.runs()), 1);
     let dir = document["run"]["dir"].as_str().unwrap();
     assert_eq!(workspace.run(&["report", "--json", str_of(dir)]).json(), document);
 }

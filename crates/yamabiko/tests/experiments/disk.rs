@@ -8,7 +8,7 @@ use crate::support::workspace::{Workspace, str_of, wait_until};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-/// A folder on the same storage as this source, not in memory.
+/// A folder on the storage of the target folder, not in memory.
 fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
@@ -19,9 +19,9 @@ fn is_empty(folder: &Path) -> bool {
 
 #[test]
 fn disk_runs_every_test_and_its_figures_match_fio() {
-    let (workspace, folder) = (Workspace::shared(), folder());
-    let said = workspace.run(&["disk", str_of(folder.path()), "-s", "16MiB", "-d", "200ms", "--json"]);
-    let document: Value = serde_json::from_str(&said.stdout).unwrap_or_else(|why| panic!("{why}: {said}"));
+    let (workspace, folder) = (Workspace::concurrent(), folder());
+    let output = workspace.run(&["disk", str_of(folder.path()), "-s", "16MiB", "-d", "200ms", "--json"]);
+    let document: Value = serde_json::from_str(&output.stdout).unwrap_or_else(|why| panic!("{why}: {output}"));
     let disk = document["disk"].as_object().unwrap();
     assert_eq!(disk.len(), 11, "{}", document["validity"]);
     let dir = Path::new(document["run"]["dir"].as_str().unwrap());
@@ -50,13 +50,13 @@ fn disk_runs_every_test_and_its_figures_match_fio() {
     for name in ["rewrite", "read_per_block"] {
         assert_eq!(disk[name]["read_bytes"], 16 << 20, "{name}");
     }
-    assert_eq!(disk["seeks"]["read_bytes"], 16 << 20, "each block once");
+    assert_eq!(disk["seeks"]["read_bytes"], 16 << 20, "each block is read once");
     assert!(disk["commits"]["latency_ns"]["p99"].as_u64().unwrap() > 0);
     assert!(is_empty(folder.path()));
     // Reported again from the run store.
     let again = workspace.run(&["report", "last"]);
     assert!(again.stdout.contains("seeks, 3 concurrent") && again.stdout.contains("fdatasync"), "{}", again.stdout);
-    // The page was made with the run, and is made again.
+    // The page is written with the run, and again by report.
     let page = workspace.file("disk.html");
     workspace.run(&["report", "last", "--html", str_of(&page)]);
     for page in [dir.join("report.html"), page] {
@@ -67,9 +67,9 @@ fn disk_runs_every_test_and_its_figures_match_fio() {
 
 #[test]
 fn disk_refuses_a_memory_file_system() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let page = workspace.file("memory.html");
-    let said = workspace.run(&[
+    let output = workspace.run(&[
         "disk",
         "/dev/shm",
         "--no-save",
@@ -83,16 +83,16 @@ fn disk_refuses_a_memory_file_system() {
         "read_per_block,write_per_block",
         "--strict",
     ]);
-    assert_eq!(said.code, Some(3), "{said}");
-    assert!(said.stdout.contains("SUSPECT") && said.stdout.contains("tmpfs"), "{}", said.stdout);
-    assert!(said.stdout.contains("page cache"), "{}", said.stdout);
+    assert_eq!(output.code, Some(3), "{output}");
+    assert!(output.stdout.contains("SUSPECT") && output.stdout.contains("tmpfs"), "{}", output.stdout);
+    assert!(output.stdout.contains("page cache"), "{}", output.stdout);
     let html = fs::read_to_string(&page).unwrap();
     assert!(html.contains("None of these figures is the speed of a disk") && html.contains("(PAGE CACHE)"));
 }
 
 #[test]
 fn invalid_disk_options_are_refused_by_name() {
-    let (workspace, folder) = (Workspace::shared(), folder());
+    let (workspace, folder) = (Workspace::concurrent(), folder());
     let path = str_of(folder.path());
     workspace.run(&["disk", path, "-s", "900TB"]).refused(2, &["would fill the disk", "--size"]);
     workspace.run(&["disk", path, "-s", "1KB"]).refused(1, &["--size", "16"]);
@@ -103,28 +103,28 @@ fn invalid_disk_options_are_refused_by_name() {
     assert_eq!(fs::read_dir(workspace.runs()).unwrap().count(), 0, "the run store is empty");
 }
 
-/// Killed without a chance to clean up: fio goes too, and the file was never there.
+/// After SIGKILL of the program fio ends too, and the unnamed test file leaves nothing.
 #[test]
 fn disk_leaves_no_files_after_sigkill() {
-    let (workspace, folder) = (Workspace::shared(), folder());
+    let (workspace, folder) = (Workspace::concurrent(), folder());
     let running = workspace.start(&["disk", str_of(folder.path()), "-s", "16MiB", "-d", "60s", "-t", "commits"]);
     let mut fio = None;
     wait_until("fio commits", || {
-        let mut below = processes::children(running.pid()).into_iter();
-        // Neither the fio that printed its version nor the one that wrote the file.
-        fio = below.find(|&pid| processes::command_line(pid).contains("--name=commits"));
+        let mut children_of_program = processes::children(running.pid()).into_iter();
+        // The third fio: the first prints its version, the second writes the file.
+        fio = children_of_program.find(|&pid| processes::command_line(pid).contains("--name=commits"));
         fio.is_some()
     });
     assert!(is_empty(folder.path()), "the file has no name");
     running.signal(Signal::SIGKILL);
-    wait_until("fio is gone", || processes::stat(fio.unwrap()).is_none_or(|stat| stat.state == 'Z'));
+    wait_until("fio has exited", || processes::stat(fio.unwrap()).is_none_or(|stat| stat.state == 'Z'));
     assert!(is_empty(folder.path()));
 }
 
 /// Completed tests are stored, and the run is marked as incomplete.
 #[test]
 fn an_interrupted_disk_test_stores_completed_tests() {
-    let (workspace, folder) = (Workspace::shared(), folder());
+    let (workspace, folder) = (Workspace::concurrent(), folder());
     let running = workspace.start(&[
         "disk",
         str_of(folder.path()),
@@ -137,12 +137,12 @@ fn an_interrupted_disk_test_stores_completed_tests() {
         "--json",
     ]);
     wait_until("fio commits", || {
-        let below = processes::children(running.pid());
-        below.iter().any(|&pid| processes::command_line(pid).contains("--name=commits"))
+        let children_of_program = processes::children(running.pid());
+        children_of_program.iter().any(|&pid| processes::command_line(pid).contains("--name=commits"))
     });
     running.signal(Signal::SIGINT);
-    let said = running.finish();
-    let document: Value = serde_json::from_str(&said.stdout).unwrap_or_else(|why| panic!("{why}: {said}"));
+    let output = running.finish();
+    let document: Value = serde_json::from_str(&output.stdout).unwrap_or_else(|why| panic!("{why}: {output}"));
     assert_eq!(document["run"]["interrupted"], true);
     assert_eq!(document["disk"].as_object().unwrap().keys().collect::<Vec<_>>(), ["write_per_block"]);
 }

@@ -1,4 +1,4 @@
-//! `gateway server` and unauthenticated clients: they get at most a challenge, the secret is required, and both ends
+//! `gateway server` and unauthenticated clients: a client without the secret gets at most a challenge, and both ends
 //! stop when the other one disconnects. On loopback, without privilege.
 
 use std::fs;
@@ -19,15 +19,15 @@ use nix::sys::signal::Signal;
 use sys::socket::TcpSocket;
 
 const TOKEN: &str = "correct-horse-battery-staple";
-/// The client's address, and others of this host.
+/// The client's address, and another address of this host.
 const CLIENT: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 1);
-const STRANGER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+const OTHER_ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
 fn secret() -> Secret {
     Secret::new(TOKEN.as_bytes())
 }
 
-/// One for each server: a file must not be written while another server reads it.
+/// A token file for one server: a file must not be written while another server reads it.
 fn token_file(workspace: &Workspace) -> PathBuf {
     static FILES: AtomicU32 = AtomicU32::new(0);
     let path = workspace.file(&format!("token-{}", FILES.fetch_add(1, Ordering::Relaxed)));
@@ -36,12 +36,12 @@ fn token_file(workspace: &Workspace) -> PathBuf {
     path
 }
 
-/// A server with the secret, and where it listens.
+/// Starts a server with the secret; returns its address.
 fn server(workspace: &Workspace) -> (Running, SocketAddr) {
     let token = token_file(workspace);
     let server = workspace.start(&["gateway", "server", "--listen", "127.0.0.1:0", "--token-file", str_of(&token)]);
     let mut at = None;
-    wait_until("it says its address", || {
+    wait_until("the server prints its address", || {
         at = server.stderr().split([' ', ',']).find_map(|word| word.parse().ok());
         at.is_some()
     });
@@ -55,7 +55,7 @@ fn connect(at: SocketAddr, from: Ipv4Addr) -> TcpStream {
     stream
 }
 
-/// Everything that is sent, until the server closes.
+/// All bytes that the server sends until it closes the connection.
 fn rest(stream: &mut TcpStream) -> Vec<u8> {
     let mut bytes = Vec::new();
     // A reset counts as a close; a timeout does not.
@@ -66,13 +66,13 @@ fn rest(stream: &mut TcpStream) -> Vec<u8> {
 }
 
 /// The server's complete output after `text`, until it closes.
-fn answer(at: SocketAddr, from: Ipv4Addr, text: &[u8]) -> Vec<u8> {
+fn response_to(at: SocketAddr, from: Ipv4Addr, text: &[u8]) -> Vec<u8> {
     let mut stream = connect(at, from);
     stream.write_all(text).unwrap();
     rest(&mut stream)
 }
 
-/// A client that does what a test wants: nothing by itself, no sign of life either.
+/// A client that sends only what a test tells it to send: no keep-alive messages.
 struct Raw {
     stream: TcpStream,
     keys: Keys,
@@ -81,26 +81,26 @@ struct Raw {
 }
 
 impl Raw {
-    /// The handshake, and all bytes that this end sent.
-    fn shake(at: SocketAddr, secret: &Secret, opening: &Opening) -> Option<(TcpStream, Keys, Vec<u8>)> {
+    /// Performs the handshake; returns also all bytes that the client sent.
+    fn handshake(at: SocketAddr, secret: &Secret, opening: &Opening) -> Option<(TcpStream, Keys, Vec<u8>)> {
         let mut stream = connect(at, CLIENT);
         stream.write_all(&opening.write()).unwrap();
         let mut nonce = [0; 32];
         stream.read_exact(&mut nonce).unwrap();
         let proof = Proof::new(secret, opening, nonce);
-        let said = [&opening.write(), proof.bytes()].concat();
+        let sent_bytes = [&opening.write(), proof.bytes()].concat();
         stream.write_all(proof.bytes()).unwrap();
         let mut tag = [0; 32];
         stream.read_exact(&mut tag).ok()?;
-        Some((stream, proof.accept(&tag)?, said))
+        Some((stream, proof.accept(&tag)?, sent_bytes))
     }
 
     fn open(at: SocketAddr) -> Raw {
-        let (stream, keys, _) = Raw::shake(at, &secret(), &Opening::Control).unwrap();
+        let (stream, keys, _) = Raw::handshake(at, &secret(), &Opening::Control).unwrap();
         let (up, down) = (FrameWriter::new(&keys, FrameDirection::Up), FrameReader::new(&keys, FrameDirection::Down));
         let mut raw = Raw { stream, keys, up, down };
-        raw.say(&ToServer::Hello { version: "test".to_owned(), protocol: PROTOCOL });
-        assert!(matches!(raw.hear(), Some(ToClient::Hello { .. })));
+        raw.send(&ToServer::Hello { version: "test".to_owned(), protocol: PROTOCOL });
+        assert!(matches!(raw.receive(), Some(ToClient::Hello { .. })));
         raw
     }
 
@@ -108,13 +108,13 @@ impl Raw {
         self.up.write(&serde_json::to_vec(message).unwrap())
     }
 
-    fn say(&mut self, message: &ToServer) {
+    fn send(&mut self, message: &ToServer) {
         let frame = self.frame(message);
         self.stream.write_all(&frame).unwrap();
     }
 
-    /// The next message but signs of life; `None` when the server closes.
-    fn hear(&mut self) -> Option<ToClient> {
+    /// The next message except keep-alive messages; `None` when the server closes the connection.
+    fn receive(&mut self) -> Option<ToClient> {
         loop {
             if let Some(text) = self.down.next().unwrap() {
                 match serde_json::from_slice(&text).unwrap() {
@@ -122,22 +122,22 @@ impl Raw {
                     message => return Some(message),
                 }
             }
-            let mut workspace = [0; 4096];
-            match self.stream.read(&mut workspace) {
-                Ok(length @ 1..) => self.down.take(&workspace[..length]),
+            let mut buffer = [0; 4096];
+            match self.stream.read(&mut buffer) {
+                Ok(length @ 1..) => self.down.take(&buffer[..length]),
                 _ => return None,
             }
         }
     }
 
     fn ready(&mut self, trial: u32, test: &Test) {
-        self.say(&ToServer::Ready { trial, test: test.clone() });
-        assert_eq!(self.hear(), Some(ToClient::Ready { trial }));
+        self.send(&ToServer::Ready { trial, test: test.clone() });
+        assert_eq!(self.receive(), Some(ToClient::Ready { trial }));
     }
 
     fn report(&mut self, trial: u32, sent: Option<u64>) -> EndReport {
-        self.say(&ToServer::Report { trial, sent });
-        match self.hear() {
+        self.send(&ToServer::Report { trial, sent });
+        match self.receive() {
             Some(ToClient::Report { seen, .. }) => seen,
             other => panic!("{other:?}"),
         }
@@ -151,14 +151,14 @@ fn udp(from: Ipv4Addr, to: SocketAddr) -> UdpSocket {
     socket
 }
 
-/// Bytes of datagrams that come until none comes for a while.
+/// Number of bytes of received datagrams, until none arrives within the socket's timeout.
 fn datagrams(socket: &UdpSocket) -> usize {
-    let mut workspace = [0; 2048];
+    let mut buffer = [0; 2048];
     let mut bytes = 0;
     loop {
-        match socket.recv(&mut workspace) {
+        match socket.recv(&mut buffer) {
             Ok(length) => bytes += length,
-            // An ICMP message is a response too, but not of the server.
+            // An ICMP message is a response of the kernel, not of the server.
             Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {}
             Err(_) => return bytes,
         }
@@ -183,17 +183,17 @@ fn stream(up: bool) -> Test {
 
 #[test]
 fn unauthenticated_clients_get_at_most_a_32_byte_challenge() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let (server, at) = server(&workspace);
-    // Those who say too little are closed after 5 s, meanwhile the rest.
-    let said = |text: &[u8]| {
-        let mut stream = connect(at, STRANGER);
+    // The server closes incomplete openings after 5 s; the test continues meanwhile.
+    let sent_bytes = |text: &[u8]| {
+        let mut stream = connect(at, OTHER_ADDRESS);
         stream.write_all(text).unwrap();
         stream
     };
     let opening = Opening::Control.write();
-    let slow = [&b""[..], b"YBKG", &opening].map(said);
-    let mut half = said(&opening);
+    let slow = [&b""[..], b"YBKG", &opening].map(sent_bytes);
+    let mut half = sent_bytes(&opening);
     half.read_exact(&mut [0; 32]).unwrap();
     half.write_all(&[7; 40]).unwrap();
     for garbage in [
@@ -202,26 +202,26 @@ fn unauthenticated_clients_get_at_most_a_32_byte_challenge() {
         b"YBKGATE2\0",
         b"YBKGATE1\x02",
         &[0; 5000],
-        // More than an opening before the nonce.
+        // More bytes than an opening before the nonce.
         &[&opening[..], &[0; 100]].concat(),
-        // A ticket of no session.
+        // A ticket without a session.
         &Ticket { trial: 1, index: 0, tag: [0; 16] }.write(),
     ] {
-        assert_eq!(answer(at, STRANGER, garbage), b"", "{garbage:?}");
+        assert_eq!(response_to(at, OTHER_ADDRESS, garbage), b"", "{garbage:?}");
     }
     // A replayed handshake: the nonce differs, so the proof is invalid.
-    let (first, _, said) = Raw::shake(at, &secret(), &Opening::Control).unwrap();
+    let (first, _, sent_bytes) = Raw::handshake(at, &secret(), &Opening::Control).unwrap();
     drop(first);
-    let again = answer(at, Ipv4Addr::new(127, 0, 0, 3), &said[..9]);
-    assert_eq!(again.len(), 32, "nothing but the nonce, in 5 s");
+    let again = response_to(at, Ipv4Addr::new(127, 0, 0, 3), &sent_bytes[..9]);
+    assert_eq!(again.len(), 32, "the server sends only the nonce within 5 s");
     let mut stream = connect(at, Ipv4Addr::new(127, 0, 0, 4));
-    stream.write_all(&said[..9]).unwrap();
+    stream.write_all(&sent_bytes[..9]).unwrap();
     let mut nonce = [0; 32];
     stream.read_exact(&mut nonce).unwrap();
-    stream.write_all(&said[9..]).unwrap();
+    stream.write_all(&sent_bytes[9..]).unwrap();
     assert_eq!(rest(&mut stream), b"");
     // Datagrams of unauthenticated clients get no response.
-    let socket = udp(STRANGER, at);
+    let socket = udp(OTHER_ADDRESS, at);
     for text in [&b"x"[..], &[0; 44], &[b"YBKDGRM1", &[0; 36][..]].concat(), &[0; 1400]] {
         socket.send(text).unwrap();
     }
@@ -236,7 +236,7 @@ fn unauthenticated_clients_get_at_most_a_32_byte_challenge() {
 
 #[test]
 fn the_third_wrong_secret_blocks_the_address() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let (server, at) = server(&workspace);
     let wrong = Secret::new(b"another-secret-altogether");
     for _ in 0..3 {
@@ -245,26 +245,26 @@ fn the_third_wrong_secret_blocks_the_address() {
     }
     let error = Session::open(at, &secret(), None).err().unwrap();
     assert!(error.to_string().contains("blocks this address for a minute"), "{error}");
-    // Other clients are not blocked. Their proofs must be for their own nonce.
+    // Other addresses are not blocked. A proof is valid only for the nonce of its connection.
     let knock = |change: &dyn Fn(&mut Vec<u8>, [u8; 32])| {
-        let mut stream = connect(at, STRANGER);
+        let mut stream = connect(at, OTHER_ADDRESS);
         stream.write_all(&Opening::Control.write()).unwrap();
         let mut nonce = [0; 32];
         stream.read_exact(&mut nonce).unwrap();
-        let mut said = Proof::new(&secret(), &Opening::Control, nonce).bytes().to_vec();
-        change(&mut said, nonce);
-        stream.write_all(&said).unwrap();
+        let mut sent_bytes = Proof::new(&secret(), &Opening::Control, nonce).bytes().to_vec();
+        change(&mut sent_bytes, nonce);
+        stream.write_all(&sent_bytes).unwrap();
         rest_or_tag(&mut stream)
     };
-    assert_eq!(knock(&|said, _| said[40] ^= 1), 0, "a wrong tag");
-    assert_eq!(knock(&|said, nonce| said[..32].copy_from_slice(&nonce)), 0, "a tag of another nonce");
-    assert_eq!(knock(&|_, _| {}), 32, "and it is served");
+    assert_eq!(knock(&|sent_bytes, _| sent_bytes[40] ^= 1), 0, "a wrong tag");
+    assert_eq!(knock(&|sent_bytes, nonce| sent_bytes[..32].copy_from_slice(&nonce)), 0, "a tag of another nonce");
+    assert_eq!(knock(&|_, _| {}), 32, "a correct proof is accepted");
     server.signal(Signal::SIGINT);
     let output = server.finish().success();
     assert!(output.stderr.contains("wrong secret"), "{output}");
 }
 
-/// A session that was let in is not closed: its tag is what it is sent first.
+/// Number of bytes until the close; for an accepted session, which stays open, the length of the server's tag.
 fn rest_or_tag(stream: &mut TcpStream) -> usize {
     let mut tag = [0; 32];
     match stream.read_exact(&mut tag) {
@@ -275,13 +275,13 @@ fn rest_or_tag(stream: &mut TcpStream) -> usize {
 
 #[test]
 fn a_hundred_unauthenticated_connections_do_not_block_a_client() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let (server, at) = server(&workspace);
     let opening = Opening::Control.write();
-    let mut silent: Vec<TcpStream> = (0..100).map(|_| connect(at, STRANGER)).collect();
-    let mut half: Vec<TcpStream> = (0..100).map(|_| connect(at, STRANGER)).collect();
+    let mut silent: Vec<TcpStream> = (0..100).map(|_| connect(at, OTHER_ADDRESS)).collect();
+    let mut half: Vec<TcpStream> = (0..100).map(|_| connect(at, OTHER_ADDRESS)).collect();
     for stream in &mut half {
-        // It may be closed already, for one that came after it.
+        // The server may have closed the connection in favour of a newer one.
         let _ = stream.write_all(&opening);
     }
     let mut session = Session::open(at, &secret(), None).unwrap();
@@ -291,25 +291,25 @@ fn a_hundred_unauthenticated_connections_do_not_block_a_client() {
     for (count, streams) in open.iter_mut().zip([&mut silent, &mut half]) {
         for stream in streams {
             stream.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
-            let mut workspace = [0; 100];
-            // The nonce, perhaps; then the end, or nothing.
-            let _ = stream.read(&mut workspace);
+            let mut buffer = [0; 100];
+            // The nonce at most; then the close, or a timeout.
+            let _ = stream.read(&mut buffer);
             *count += usize::from(
-                stream.read(&mut workspace).is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock),
+                stream.read(&mut buffer).is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock),
             );
         }
     }
     assert!(open[0] + open[1] <= 64 + 8 && open[1] <= 64 + 8, "{open:?}");
     drop(session);
-    wait_until("it has ended", || server.stderr().contains("said goodbye"));
+    wait_until("the session has ended", || server.stderr().contains("sent_bytes goodbye"));
 }
 
-/// Bytes that are not what the client's next frame would be.
+/// Produces bytes that differ from the client's next frame.
 type Tamper = &'static dyn Fn(&mut Raw) -> Vec<u8>;
 
 #[test]
 fn injected_repeated_or_truncated_frames_end_the_session() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let (server, at) = server(&workspace);
     let ended = |server: &Running| server.stderr().matches("the session has ended: ").count();
     let tampered: [Tamper; 5] = [
@@ -333,73 +333,73 @@ fn injected_repeated_or_truncated_frames_end_the_session() {
         let mut raw = Raw::open(at);
         let bytes = tamper(&mut raw);
         raw.stream.write_all(&bytes).unwrap();
-        assert_eq!(raw.hear(), None, "{number}");
-        wait_until("its end is told", || ended(&server) == number + 1);
+        assert_eq!(raw.receive(), None, "{number}");
+        wait_until("the server reports the end of the session", || ended(&server) == number + 1);
     }
     assert_eq!(server.stderr().matches("a message came that the other end did not send").count(), 5);
-    // Truncated and closed.
+    // A truncated frame before the close.
     let mut raw = Raw::open(at);
     let frame = raw.frame(&ToServer::Go { trial: 1 });
     raw.stream.write_all(&frame[..frame.len() - 1]).unwrap();
     drop(raw);
-    wait_until("its end is told", || server.stderr().contains("it closed the connection"));
-    // Complete, but not a valid message.
+    wait_until("the server reports the end of the session", || server.stderr().contains("it closed the connection"));
+    // A complete frame with an invalid message.
     let mut raw = Raw::open(at);
     let frame = raw.up.write(br#"{"do":"go","trial":1,"to":"192.0.2.1"}"#);
     raw.stream.write_all(&frame).unwrap();
-    assert_eq!(raw.hear(), None);
-    wait_until("its end is told", || server.stderr().contains("sent an invalid message"));
+    assert_eq!(raw.receive(), None);
+    wait_until("the server reports the end of the session", || server.stderr().contains("sent an invalid message"));
 }
 
 #[test]
 fn tickets_are_accepted_once_and_from_the_right_address() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let (_server, at) = server(&workspace);
     let mut raw = Raw::open(at);
     raw.ready(1, &Test::Connections { parallel: 4, lasts_ms: 60_000 });
     let ticket = |trial, index| Ticket { trial, index, tag: raw.keys.ticket(trial, index) };
     let good = ticket(1, 5).write();
-    assert_eq!(answer(at, STRANGER, &good), b"", "from another address");
-    assert_eq!(answer(at, CLIENT, &good).len(), 1);
-    assert_eq!(answer(at, CLIENT, &good), b"", "a second time");
-    assert_eq!(answer(at, CLIENT, &ticket(2, 6).write()), b"", "of another trial");
-    assert_eq!(answer(at, CLIENT, &Ticket { tag: [1; 16], ..ticket(1, 7) }.write()), b"");
+    assert_eq!(response_to(at, OTHER_ADDRESS, &good), b"", "from another address");
+    assert_eq!(response_to(at, CLIENT, &good).len(), 1);
+    assert_eq!(response_to(at, CLIENT, &good), b"", "a ticket is accepted once");
+    assert_eq!(response_to(at, CLIENT, &ticket(2, 6).write()), b"", "a ticket of another trial");
+    assert_eq!(response_to(at, CLIENT, &Ticket { tag: [1; 16], ..ticket(1, 7) }.write()), b"");
     let session = raw.keys.session();
     let opening = |trial, index| Opening::Stream { session, trial, index };
-    assert!(Raw::shake(at, &secret(), &opening(1, 0)).is_none(), "no stream belongs to this trial");
+    assert!(Raw::handshake(at, &secret(), &opening(1, 0)).is_none(), "the trial has no streams");
     raw.ready(2, &stream(true));
-    assert!(Raw::shake(at, &secret(), &Opening::Stream { session: [0; 16], trial: 2, index: 0 }).is_none());
-    let first = Raw::shake(at, &secret(), &opening(2, 0));
+    assert!(Raw::handshake(at, &secret(), &Opening::Stream { session: [0; 16], trial: 2, index: 0 }).is_none());
+    let first = Raw::handshake(at, &secret(), &opening(2, 0));
     assert!(first.is_some());
     for (trial, index) in [(2, 0), (2, 1), (1, 0), (3, 0)] {
-        assert!(Raw::shake(at, &secret(), &opening(trial, index)).is_none(), "{trial} {index}");
+        assert!(Raw::handshake(at, &secret(), &opening(trial, index)).is_none(), "{trial} {index}");
     }
-    assert_eq!(answer(at, CLIENT, &ticket_of(&raw, 2, 1)), b"", "no connections belong to this trial");
+    assert_eq!(response_to(at, CLIENT, &ticket_of(&raw, 2, 1)), b"", "the trial has no connections");
 
-    // Datagrams: from another address never, and of the right one only after its introduction.
+    // Datagrams from another address are ignored, and from the client's address before its introduction.
     raw.ready(3, &packets(true, 1000));
-    let (own, stranger) = (udp(CLIENT, at), udp(STRANGER, at));
+    let (own, other_address) = (udp(CLIENT, at), udp(OTHER_ADDRESS, at));
     let introduction = Introduction::new(&raw.keys, 3);
     let wrong = [
         Introduction { tag: [0; 16], ..introduction },
         Introduction::new(&raw.keys, 2),
         Introduction { session: [0; 16], ..introduction },
     ];
-    stranger.send(&introduction.write()).unwrap();
+    other_address.send(&introduction.write()).unwrap();
     for introduction in wrong {
         own.send(&introduction.write()).unwrap();
     }
-    assert_eq!((datagrams(&stranger), datagrams(&own)), (0, 0));
+    assert_eq!((datagrams(&other_address), datagrams(&own)), (0, 0));
     own.send(&introduction.write()).unwrap();
     assert!(
-        matches!(raw.hear(), Some(ToClient::UdpSeen { trial: 3, port }) if port == own.local_addr().unwrap().port())
+        matches!(raw.receive(), Some(ToClient::UdpSeen { trial: 3, port }) if port == own.local_addr().unwrap().port())
     );
-    raw.say(&ToServer::Go { trial: 3 });
+    raw.send(&ToServer::Go { trial: 3 });
     let mark = raw.keys.mark("packet", 3);
     let other_port = udp(CLIENT, at);
     for number in 0..20 {
         let bytes = |mark| [&Datagram { mark, number, sent_ns: 0 }.write()[..], &[0; 76]].concat();
-        for socket in [&stranger, &other_port] {
+        for socket in [&other_address, &other_port] {
             socket.send(&bytes(mark)).unwrap();
         }
         own.send(&bytes(mark.wrapping_add(1))).unwrap();
@@ -407,34 +407,34 @@ fn tickets_are_accepted_once_and_from_the_right_address() {
             own.send(&bytes(mark)).unwrap();
         }
     }
-    // A number that was not to be sent counts for nothing.
+    // Packets with an unexpected number are not counted.
     own.send(&Datagram { mark, number: 1000, sent_ns: 0 }.write()).unwrap();
     let arrivals = raw.report(3, Some(10)).arrivals.unwrap();
     assert_eq!((arrivals.received, arrivals.lost, arrivals.duplicated), (10, 0, 0), "{arrivals:?}");
-    assert_eq!((datagrams(&stranger), datagrams(&other_port)), (0, 0));
+    assert_eq!((datagrams(&other_address), datagrams(&other_port)), (0, 0));
 }
 
 fn ticket_of(raw: &Raw, trial: u32, index: u32) -> [u8; 32] {
     Ticket { trial, index, tag: raw.keys.ticket(trial, index) }.write()
 }
 
-/// The flood of a client that is gone, closed or silent, ends at its server.
+/// The server stops sending to a client that has closed its connection or is silent.
 #[test]
 fn the_gateway_server_stops_sending_to_a_disconnected_client() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     for silent in [false, true] {
         let (server, at) = server(&workspace);
         let mut raw = Raw::open(at);
         raw.ready(1, &packets(false, 60_000));
         let own = udp(CLIENT, at);
         own.send(&Introduction::new(&raw.keys, 1).write()).unwrap();
-        assert!(matches!(raw.hear(), Some(ToClient::UdpSeen { .. })));
-        raw.say(&ToServer::Go { trial: 1 });
+        assert!(matches!(raw.receive(), Some(ToClient::UdpSeen { .. })));
+        raw.send(&ToServer::Go { trial: 1 });
         let mut buffer = [0; 2048];
         own.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
-        assert_eq!(own.recv(&mut buffer).unwrap(), 100, "it is sending");
+        assert_eq!(own.recv(&mut buffer).unwrap(), 100, "the server sends");
         let raw = if silent {
-            // As one that was stopped: open, and no sign of life.
+            // Like a stopped client: the connection is open, and no keep-alive message is sent.
             Some(raw)
         } else {
             drop(raw);
@@ -445,22 +445,22 @@ fn the_gateway_server_stops_sending_to_a_disconnected_client() {
         } else {
             "it closed the connection, during trial 1"
         };
-        wait_until("its end is told", || server.stderr().contains(why));
-        // By then it has stopped: what is on its way is here, and no more comes.
+        wait_until("the server reports the end of the session", || server.stderr().contains(why));
+        // The server has stopped: after the datagrams in transit no more arrive.
         own.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
         datagrams(&own);
         assert_eq!(datagrams(&own), 0);
         drop(raw);
-        // The next is served.
+        // The next client is served.
         Session::open(at, &secret(), None).unwrap();
     }
 }
 
 /// A client detects that its server was killed or stopped, at any time, and reports it long before the end of the
-/// trial. (It waits 3 s; the rest is for a busy machine.)
+/// trial. (The timeout is 3 s; the rest of the limit is for a busy machine.)
 #[test]
 fn the_gateway_client_ends_when_its_server_disconnects() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     std::thread::scope(|scope| {
         for test in [packets(true, 60_000), stream(true), stream(false)] {
             for signal in [Signal::SIGKILL, Signal::SIGSTOP] {
@@ -480,7 +480,7 @@ fn the_gateway_client_ends_when_its_server_disconnects() {
                     assert!(at < Duration::from_secs(20), "{at:?}: {why}");
                     let silence = why.contains("nothing was heard of it for 3 s");
                     assert!(silence || signal == Signal::SIGKILL, "{why}");
-                    assert!(session.run(&test).is_err(), "it is over");
+                    assert!(session.run(&test).is_err(), "the session has ended");
                 });
             }
         }
@@ -489,7 +489,7 @@ fn the_gateway_client_ends_when_its_server_disconnects() {
 
 #[test]
 fn gateway_server_beyond_loopback_needs_a_secret() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let run = |words: &[&str]| workspace.run(&[&["gateway", "server"], words].concat());
     run(&["--listen", "0.0.0.0:0"]).refused(1, &["0.0.0.0:0", "needs a token", "--token-file"]);
     run(&["--listen", "[::]:0"]).refused(1, &["needs a token"]);
@@ -497,7 +497,7 @@ fn gateway_server_beyond_loopback_needs_a_secret() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     run(&["--listen", &address]).refused(2, &[&address, "in use"]);
-    // On this host without one, and until its time is over.
+    // On loopback a server without a secret runs until its time limit.
     let output = run(&["--listen", "127.0.0.1:0", "-d", "100ms"]).success();
     assert!(output.stderr.contains("without a secret") && output.stdout.is_empty(), "{output}");
 }

@@ -18,19 +18,19 @@ fn token(workspace: &Workspace, name: &str, text: &str) -> PathBuf {
     file
 }
 
-/// A server that knows the token, and where it listens.
+/// Starts a server with the token; returns its address.
 fn server(workspace: &Workspace) -> (Running, String) {
     let file = token(workspace, "token", TOKEN);
     listening(workspace, &["--token-file", str_of(&file)])
 }
 
-/// A server with these words, and where it listens.
+/// Starts a server with these arguments; returns its address.
 fn listening(workspace: &Workspace, words: &[&str]) -> (Running, String) {
     let running = workspace.start(&[&["gateway", "server", "--listen", "127.0.0.1:0"], words].concat());
     let mut at = String::new();
-    wait_until("it listens", || {
-        let said = running.stderr();
-        let Some((_, rest)) = said.split_once("listening on ") else { return false };
+    wait_until("the server listens", || {
+        let stderr = running.stderr();
+        let Some((_, rest)) = stderr.split_once("listening on ") else { return false };
         at = rest.split([',', ' ']).next().unwrap_or_default().to_owned();
         !at.is_empty()
     });
@@ -44,14 +44,14 @@ fn client<'a>(at: &'a str, file: &'a str, more: &[&'a str]) -> Vec<&'a str> {
 
 #[test]
 fn a_local_gateway_measurement_is_stored_and_reported_again() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let (_server, at) = server(&workspace);
     let file = workspace.file("token");
     let tests = "stream,transactions,connections,latency";
     let stat = ["--gateway-stat", "cat /proc/stat", "--condition", "2", "--tests", tests, "--direction", "up"];
-    let said = workspace.run(&client(&at, str_of(&file), &stat));
-    assert!(matches!(said.code, Some(0 | 3)), "{said}");
-    let document = said.json();
+    let output = workspace.run(&client(&at, str_of(&file), &stat));
+    assert!(matches!(output.code, Some(0 | 3)), "{output}");
+    let document = output.json();
     assert_eq!(document["schema"], "yamabiko.run/2");
     let gateway = &document["gateway"];
     assert_eq!((gateway["mode"].as_str(), gateway["peer"].as_str()), (Some("remote"), Some(at.as_str())));
@@ -60,7 +60,7 @@ fn a_local_gateway_measurement_is_stored_and_reported_again() {
     let conditions = gateway["conditions"].as_array().unwrap();
     assert_eq!(conditions.len(), 1);
     let condition = &conditions[0];
-    assert_eq!(condition["name"], "nat", "the paper's number is its name");
+    assert_eq!(condition["name"], "nat", "the paper's condition number selects the name");
     assert_eq!(condition.get("link"), None, "the links of a real gateway are unknown");
     for figure in ["mbit_per_s", "transactions_per_s", "connections_per_s"] {
         let figure = &condition[figure];
@@ -73,7 +73,7 @@ fn a_local_gateway_measurement_is_stored_and_reported_again() {
         let [low, high] = [0, 1].map(|end| figure["interval"][end].as_f64().unwrap());
         assert!(low <= mean && mean <= high, "{figure}");
     }
-    assert_eq!(condition.get("mbit_per_s_down"), None, "it was not asked for");
+    assert_eq!(condition.get("mbit_per_s_down"), None, "the option was not given");
     assert_eq!(condition.get("packets"), None);
     for load in ["idle", "stream_up"] {
         assert!(condition["rtt_ns"][load]["count"].as_u64().unwrap() > 5, "{load}: {condition}");
@@ -83,7 +83,7 @@ fn a_local_gateway_measurement_is_stored_and_reported_again() {
 
     // Again from the run store: figures, page, plots.
     let again = workspace.run(&["report", "last"]);
-    assert_eq!(again.code, said.code, "{again}");
+    assert_eq!(again.code, output.code, "{again}");
     for word in ["nat", "transactions/s", "127.0.0.1", "gateway"] {
         assert!(again.stdout.contains(word), "{word}: {again}");
     }
@@ -97,15 +97,15 @@ fn a_local_gateway_measurement_is_stored_and_reported_again() {
     assert_eq!(printed.stdout, fs::read_to_string(&plan).unwrap(), "{printed}");
 }
 
-/// The server listens on loopback only.
+/// A server without a secret listens on loopback only.
 #[test]
 fn gateway_server_on_loopback_needs_no_secret() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let (_server, at) = listening(&workspace, &[]);
     let words = ["--json", "--no-save", "--tests", "transactions", "-d", "500ms", "--trials", "1", "--direction", "up"];
-    let said = workspace.run(&[&["gateway", "client", &at], &words[..]].concat());
-    assert!(matches!(said.code, Some(0 | 3)), "{said}");
-    let document = said.json();
+    let output = workspace.run(&[&["gateway", "client", &at], &words[..]].concat());
+    assert!(matches!(output.code, Some(0 | 3)), "{output}");
+    let document = output.json();
     assert!(document["gateway"]["conditions"][0]["transactions_per_s"]["mean"].as_f64().unwrap() > 0.0, "{document}");
 }
 
@@ -117,24 +117,24 @@ fn checks(document: &Value) -> Vec<(String, String)> {
 
 #[test]
 fn gateway_errors_name_their_cause() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let (server, at) = server(&workspace);
     let (file, other) = (workspace.file("token"), token(&workspace, "other", OTHER));
     workspace.run(&client(&at, str_of(&other), &[])).refused(2, &["does not know this secret", "127.0.0.1"]);
     // No server.
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-    workspace.run(&client(&nobody, str_of(&file), &[])).refused(2, &["cannot be reached", &nobody]);
-    // Another server, which responds to everything.
-    let stranger = TcpListener::bind("127.0.0.1:0").unwrap();
-    let there = stranger.local_addr().unwrap().to_string();
-    let answers = std::thread::spawn(move || {
-        let (mut stream, _) = stranger.accept().unwrap();
+    let unused = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    workspace.run(&client(&unused, str_of(&file), &[])).refused(2, &["cannot be reached", &unused]);
+    // A server of another kind that responds to everything.
+    let other_server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let there = other_server.local_addr().unwrap().to_string();
+    let responding = std::thread::spawn(move || {
+        let (mut stream, _) = other_server.accept().unwrap();
         let _ = stream.read(&mut [0; 64]);
         let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
     });
     workspace.run(&client(&there, str_of(&file), &[])).refused(2, &["is not a gateway server", &there]);
-    answers.join().unwrap();
-    // No secret, or none that is one.
+    responding.join().unwrap();
+    // No secret, or an invalid one.
     let words = ["no token", "--token-file", "YAMABIKO_TOKEN"];
     workspace.run(&["gateway", "client", "192.0.2.7", "--json"]).refused(1, &words);
     workspace
@@ -146,13 +146,14 @@ fn gateway_errors_name_their_cause() {
         .run(&client("127.0.0.1:port", str_of(&file), &[]))
         .refused(1, &["`port` is not a valid port", "ADDRESS:PORT"]);
     drop(server);
-    let kept = fs::read_dir(workspace.runs()).unwrap().filter(|entry| entry.as_ref().unwrap().path().is_dir()).count();
-    assert_eq!(kept, 0, "nothing was measured, so nothing is in the run store");
+    let stored =
+        fs::read_dir(workspace.runs()).unwrap().filter(|entry| entry.as_ref().unwrap().path().is_dir()).count();
+    assert_eq!(stored, 0, "without a measurement no run is stored");
 }
 
 #[test]
 fn invalid_gateway_options_are_refused_in_one_line() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let refused = |arguments: &[&str], words: &[&str]| {
         workspace.run(&[&["gateway"], arguments].concat()).refused(1, words);
     };
@@ -180,7 +181,7 @@ fn invalid_gateway_options_are_refused_in_one_line() {
 
 #[test]
 fn a_printed_gateway_plan_reads_back() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let words =
         ["--condition", "2,5", "--link", "10Mbit,queue=128KB,loss=1%", "--gateway-cpu", "none", "--tests", "packets"];
     let more = [

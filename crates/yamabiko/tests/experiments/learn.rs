@@ -18,7 +18,7 @@ fn rtt_ms(client: u64) -> u64 {
     10 + 4 * client
 }
 
-/// A connection of `client` that begins at `at` ms: a handshake, a request, its response, the end.
+/// A connection of `client` that begins at `at` ms: handshake, request, response and close.
 fn visit(client: u64, port: u16, at: u64) -> Talk {
     let mut talk = Talk::from_port(port);
     talk.client.address.0 = [198, 19, 0, 1 + client as u8];
@@ -41,7 +41,7 @@ fn packets_of(talks: &[Talk]) -> Vec<(u64, Packet)> {
     packets
 }
 
-/// A pcap file of packets as raw IP, and where each record starts.
+/// A pcap file of raw IP packets, and the offset of each record.
 fn pcap_of(packets: &[(u64, Packet)], bytes_of: fn(&Packet) -> Vec<u8>) -> (Vec<u8>, Vec<usize>) {
     let (mut file, mut starts) = (Vec::new(), Vec::new());
     write::pcap_header(&mut file, LinkType::RawIp, 65_535);
@@ -57,18 +57,18 @@ fn pcap(talks: &[Talk]) -> Vec<u8> {
     pcap_of(&packets_of(talks), Packet::bytes).0
 }
 
-fn put(workspace: &Workspace, name: &str, bytes: &[u8]) -> PathBuf {
+fn write_file(workspace: &Workspace, name: &str, bytes: &[u8]) -> PathBuf {
     let path = workspace.file(name);
     fs::write(&path, bytes).unwrap();
     path
 }
 
-/// What `watch` makes of it.
+/// The document of `watch` for a capture file.
 fn watched(workspace: &Workspace, file: &std::path::Path) -> Value {
     workspace.run(&["watch", "-r", str_of(file), "--json", "--no-save"]).json()
 }
 
-/// Learns from `file` with these options, into the workspace.
+/// Learns a profile from `file` with these options, into the workspace.
 fn learn(workspace: &Workspace, file: &std::path::Path, options: &str) -> Output {
     let profile = workspace.file("learned.toml");
     let fixed = ["profile", "learn", str_of(file), "-o", str_of(&profile)];
@@ -81,14 +81,14 @@ fn rtts_ms(workspace: &Workspace, clients: u32) -> Vec<f64> {
     profile.clients(clients).iter().map(|client| client.rtt().as_secs_f64() * 1e3).collect()
 }
 
-fn close(got: f64, wanted: f64) {
-    assert!((got / wanted - 1.0).abs() < 0.006, "{got} for {wanted}");
+fn close(measured: f64, expected: f64) {
+    assert!((measured / expected - 1.0).abs() < 0.006, "{measured}, expected {expected}");
 }
 
 #[test]
 fn learn_writes_a_profile_that_bench_reads_from_any_folder() {
-    let workspace = Workspace::shared();
-    let file = put(&workspace, "shop.pcap", &pcap(&visits()));
+    let workspace = Workspace::concurrent();
+    let file = write_file(&workspace, "shop.pcap", &pcap(&visits()));
     let document = learn(&workspace, &file, "--json").success().json();
     for (got, client) in rtts_ms(&workspace, CLIENTS as u32).into_iter().zip(0..) {
         close(got, rtt_ms(client) as f64);
@@ -103,7 +103,10 @@ fn learn_writes_a_profile_that_bench_reads_from_any_folder() {
     assert_eq!(number(learned, "arrivals.connections.peak_per_s"), 20.0);
     assert_eq!(number(learned, "arrivals.connections.dispersion"), 0.0);
     let replay = learned["replay"]["command"].as_str().unwrap();
-    assert!(replay.contains("--clients 100") && replay.ends_with("--close"), "equal gaps are no Poisson: {replay}");
+    assert!(
+        replay.contains("--clients 100") && replay.ends_with("--close"),
+        "equal gaps are not a Poisson process: {replay}"
+    );
 
     let arrivals = fs::read_to_string(workspace.file("learned.arrivals.csv")).unwrap();
     let mut lines = arrivals.lines();
@@ -127,8 +130,8 @@ fn learn_writes_a_profile_that_bench_reads_from_any_folder() {
 
 #[test]
 fn learn_does_not_overwrite_files_without_force() {
-    let workspace = Workspace::shared();
-    let file = put(&workspace, "a.pcap", &pcap(&visits()));
+    let workspace = Workspace::concurrent();
+    let file = write_file(&workspace, "a.pcap", &pcap(&visits()));
     let page = learn(&workspace, &file, "--name shop").success().stdout;
     for words in
         ["  shop\n", "loss down  none seen in 300", "at most 20.0, dispersion 0.00", "replay     yamabiko bench"]
@@ -140,7 +143,7 @@ fn learn_does_not_overwrite_files_without_force() {
     assert_eq!(fs::read(workspace.file("learned.toml")).unwrap(), before);
     fs::remove_file(workspace.file("learned.toml")).unwrap();
     learn(&workspace, &file, "").refused(1, &["learned.arrivals.csv is there already"]);
-    assert!(!workspace.file("learned.toml").exists(), "not one without the other");
+    assert!(!workspace.file("learned.toml").exists(), "neither file is written if one of them exists");
     learn(&workspace, &file, "--force").success();
     workspace.run(&["profile", "learn", str_of(&file), "-o", "/no/such/folder/p.toml"]).refused(1, &["no folder"]);
     for name in ["none", "koshien-2001"] {
@@ -150,11 +153,11 @@ fn learn_does_not_overwrite_files_without_force() {
 
 #[test]
 fn learn_weights_clients_or_connections_as_configured() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let mut talks = visits();
-    // The nearest client comes 900 times more.
+    // The nearest client opens 900 further connections.
     talks.extend((0..900).map(|number| visit(0, 50_000 + number, 1000 + 10 * u64::from(number))));
-    let file = put(&workspace, "a.pcap", &pcap(&talks));
+    let file = write_file(&workspace, "a.pcap", &pcap(&talks));
     let page = learn(&workspace, &file, "").success().stdout;
     close(rtts_ms(&workspace, 2)[0], 10.0);
     assert!(page.contains("clients_many") && page.contains("--except 198.19.0.1"), "{page}");
@@ -169,8 +172,8 @@ fn learn_weights_clients_or_connections_as_configured() {
 
 #[test]
 fn learn_detects_the_capture_point_and_accepts_it_as_an_option() {
-    let workspace = Workspace::shared();
-    // At the client the SYN-ACK shows the complete RTT, the ACK none.
+    let workspace = Workspace::concurrent();
+    // In a capture at the client, SYN to SYN-ACK takes the complete RTT, SYN-ACK to ACK none.
     let talks: Vec<Talk> = (0..100)
         .map(|number| {
             let mut talk = Talk::from_port(40_000 + number as u16);
@@ -181,21 +184,24 @@ fn learn_detects_the_capture_point_and_accepts_it_as_an_option() {
             talk
         })
         .collect();
-    let file = put(&workspace, "a.pcap", &pcap(&talks));
+    let file = write_file(&workspace, "a.pcap", &pcap(&talks));
     learn(&workspace, &file, "").refused(1, &["30.0 ms", "--at client"]);
     assert!(!workspace.file("learned.toml").exists());
     learn(&workspace, &file, "--at client").success();
     close(rtts_ms(&workspace, 1)[0], 30.0);
     let document = learn(&workspace, &file, "--at server --json --force").success().json();
-    assert_eq!(document["validity"]["verdict"], "suspect", "told, so believed, but not without a doubt");
+    assert_eq!(
+        document["validity"]["verdict"], "suspect",
+        "a contradicting capture point option is accepted as suspect"
+    );
     learn(&workspace, &file, "--by request --at client --force").refused(1, &["no HTTP request was readable"]);
 }
 
 #[test]
 fn learn_refuses_unusable_captures_and_writes_nothing() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let wrong = |name: &str, bytes: &[u8], words: &[&str]| {
-        let file = put(&workspace, name, bytes);
+        let file = write_file(&workspace, name, bytes);
         learn(&workspace, &file, "").refused(1, words);
         assert!(!workspace.file("learned.toml").exists() && !workspace.file("learned.arrivals.csv").exists());
     };
@@ -221,9 +227,9 @@ fn learn_refuses_unusable_captures_and_writes_nothing() {
 
 #[test]
 fn learn_refuses_a_capture_with_an_invalid_verdict() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let refused = |name: &str, bytes: &[u8], code: i32, words: &[&str]| {
-        let file = put(&workspace, name, bytes);
+        let file = write_file(&workspace, name, bytes);
         let output = learn(&workspace, &file, "");
         assert_eq!(output.code, Some(code), "{name}: {output}");
         for word in words {
@@ -233,55 +239,56 @@ fn learn_refuses_a_capture_with_an_invalid_verdict() {
         assert!(!workspace.file("learned.toml").exists() && !workspace.file("learned.arrivals.csv").exists());
         assert_ne!(watched(&workspace, &file)["validity"]["verdict"], "valid", "{name}");
     };
-    let whole = packets_of(&visits());
-    let (bytes, starts) = pcap_of(&whole, Packet::bytes);
+    let complete = packets_of(&visits());
+    let (bytes, starts) = pcap_of(&complete, Packet::bytes);
     let record = starts[starts.len() / 2];
     let ending = format!("cut.pcap: byte {record}: the file ends 20 bytes");
     refused("cut.pcap", &bytes[..record + 20], 1, &[&ending]);
-    // One direction after the other, as of two files joined.
-    let mut apart = whole.clone();
+    // One direction after the other, like two concatenated files.
+    let mut apart = complete.clone();
     apart.sort_by_key(|(_, packet)| packet.destination.1 == 80);
     let first = apart.iter().position(|(_, packet)| packet.destination.1 == 80).unwrap() + 1;
     let number = format!("the first is packet {first}");
     refused("apart.pcap", &pcap_of(&apart, Packet::bytes).0, 3, &["capture_order", &number]);
     // A clock that is set back by 2 s, and one that is set forward by an hour, in the middle.
-    let half = whole.len() / 2;
-    let mut back = whole.clone();
+    let half = complete.len() / 2;
+    let mut back = complete.clone();
     back[half..].iter_mut().for_each(|(at, _)| *at -= 2000);
     let number = format!("the first is packet {}", half + 1);
     refused("back.pcap", &pcap_of(&back, Packet::bytes).0, 3, &["capture_order", &number]);
-    let mut forth = whole.clone();
+    let mut forth = complete.clone();
     forth[half..].iter_mut().for_each(|(at, _)| *at += 3_600_000);
     refused("forth.pcap", &pcap_of(&forth, Packet::bytes).0, 3, &["capture_clock", "3600 s"]);
-    // Acknowledgements 9 ms before what they acknowledge: two clocks.
-    let mut early = whole.clone();
+    // Acknowledgements 9 ms before the acknowledged data: two clocks.
+    let mut early = complete.clone();
     early.iter_mut().filter(|(_, packet)| packet.destination.1 != 80).for_each(|(at, _)| *at += 9);
     for (at, packet) in &mut early {
-        let answers = packet.destination.1 == 80 && packet.flags == ACK && packet.acknowledgement > 500_001;
-        *at -= if answers { rtt_ms(u64::from(packet.source.0[3]) - 1) } else { 0 };
+        let acknowledges_response =
+            packet.destination.1 == 80 && packet.flags == ACK && packet.acknowledgement > 500_001;
+        *at -= if acknowledges_response { rtt_ms(u64::from(packet.source.0[3]) - 1) } else { 0 };
     }
     early.sort_by_key(|(at, _)| *at);
     refused("early.pcap", &pcap_of(&early, Packet::bytes).0, 3, &["capture_clocks_agree", "9.00 ms"]);
     let mut lossy = Vec::new();
     write::section(&mut lossy, "a test");
     write::interface(&mut lossy, LinkType::RawIp, 0, "s0");
-    for (at, packet) in &whole {
+    for (at, packet) in &complete {
         let bytes = packet.bytes();
         write::packet(&mut lossy, 0, millis(*at), &bytes, bytes.len() as u32);
     }
     write::statistics(&mut lossy, 0, millis(20_000), 7);
     refused("lossy.pcapng", &lossy, 3, &["capture_drops"]);
-    // The same for a stored run with an invalid verdict.
-    let file = put(&workspace, "back.pcap", &pcap_of(&back, Packet::bytes).0);
+    // A stored run with an invalid verdict is refused, too.
+    let file = write_file(&workspace, "back.pcap", &pcap_of(&back, Packet::bytes).0);
     workspace.run(&["watch", "-r", str_of(&file), "--json"]);
-    let output = workspace.run(&["profile", "learn", "last", "-o", str_of(&workspace.file("kept.toml"))]);
+    let output = workspace.run(&["profile", "learn", "last", "-o", str_of(&workspace.file("stored.toml"))]);
     assert!(output.code == Some(3) && output.stderr.contains("capture_order"), "{output}");
 }
 
-/// As `-i any` or a mirror port of both ways has it: every packet twice.
+/// Every packet is captured twice, as with `-i any` or a mirror port for both directions.
 #[test]
 fn learn_does_not_count_packets_captured_twice_as_loss() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let twice = |later: u64, is_twice: fn(&Packet) -> bool| {
         let mut packets: Vec<(u64, Packet)> = packets_of(&visits())
             .into_iter()
@@ -293,7 +300,7 @@ fn learn_does_not_count_packets_captured_twice_as_loss() {
         packets.sort_by_key(|(at, _)| *at);
         packets
     };
-    let file = put(&workspace, "a.pcap", &pcap_of(&twice(0, |_| true), Packet::bytes).0);
+    let file = write_file(&workspace, "a.pcap", &pcap_of(&twice(0, |_| true), Packet::bytes).0);
     let document = learn(&workspace, &file, "--json").success().json();
     assert_eq!(document["validity"]["verdict"], "valid", "{document}");
     assert_eq!(count(&document, "learned.loss.down.lost_packets"), 0);
@@ -302,11 +309,11 @@ fn learn_does_not_count_packets_captured_twice_as_loss() {
         close(got, rtt_ms(client) as f64);
     }
     // Copies that arrive later than usual are indistinguishable from retransmissions.
-    let file = put(&workspace, "late.pcap", &pcap_of(&twice(8, |_| true), Packet::bytes).0);
+    let file = write_file(&workspace, "late.pcap", &pcap_of(&twice(8, |_| true), Packet::bytes).0);
     learn(&workspace, &file, "--force").refused(1, &["none of 300 connections", "captured twice"]);
-    // Where only some are, the others tell the distances.
+    // If only some packets are captured twice, the others determine the RTTs.
     let near = |packet: &Packet| packet.source.0[3].max(packet.destination.0[3]) <= 30;
-    let file = put(&workspace, "b.pcap", &pcap_of(&twice(8, near), Packet::bytes).0);
+    let file = write_file(&workspace, "b.pcap", &pcap_of(&twice(8, near), Packet::bytes).0);
     let document = learn(&workspace, &file, "--json --force").success().json();
     assert_eq!(document["validity"]["verdict"], "suspect");
     assert!(count(&document, "learned.loss.down.lost_packets") >= 100, "{document}");
@@ -314,10 +321,10 @@ fn learn_does_not_count_packets_captured_twice_as_loss() {
     assert!(!text.contains("down = {") && text.contains("left out, since packets were captured twice"), "{text}");
 }
 
-/// The path has no IPv6 yet, and needs none: only distances are learned.
+/// The emulated path has no IPv6, and learning needs none: only RTTs are learned.
 #[test]
 fn learn_measures_rtts_of_ipv6_clients() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let as_ipv6 = |packet: &Packet| {
         let tcp = &packet.bytes()[20..];
         let address = |end: [u8; 4]| [&[0x20, 0x01, 0, 2, 0, 0, 0, end[3]][..], &[0; 7], &[end[1]]].concat();
@@ -327,7 +334,7 @@ fn learn_measures_rtts_of_ipv6_clients() {
         bytes.extend(tcp);
         bytes
     };
-    let file = put(&workspace, "v6.pcap", &pcap_of(&packets_of(&visits()), as_ipv6).0);
+    let file = write_file(&workspace, "v6.pcap", &pcap_of(&packets_of(&visits()), as_ipv6).0);
     let document = learn(&workspace, &file, "--json").success().json();
     assert_eq!((count(&document, "learned.connections"), count(&document, "learned.clients")), (300, 60));
     close(rtts_ms(&workspace, CLIENTS as u32)[59], rtt_ms(59) as f64);
@@ -335,20 +342,20 @@ fn learn_measures_rtts_of_ipv6_clients() {
 
 #[test]
 fn learn_gives_the_same_profile_from_standard_input_and_a_stored_run() {
-    let workspace = Workspace::shared();
-    let file = put(&workspace, "a.pcap", &pcap(&visits()));
+    let workspace = Workspace::concurrent();
+    let file = write_file(&workspace, "a.pcap", &pcap(&visits()));
     let plain = |document: &Value| {
         let learned = &document["learned"];
         ["rtt_ns", "quantiles", "connections", "clients", "arrivals"].map(|part| learned[part].clone())
     };
-    let wanted = plain(&learn(&workspace, &file, "--json").success().json());
+    let expected = plain(&learn(&workspace, &file, "--json").success().json());
     let mut command = workspace.command(&["profile", "learn", "-", "--json"]);
     command.stdin(Stdio::from(File::open(&file).unwrap()));
     let piped = workspace.start_command(command).finish().success().json();
-    assert_eq!(plain(&piped), wanted);
-    assert_eq!(piped["learned"]["profile"], "learned.toml", "where nothing has a name");
+    assert_eq!(plain(&piped), expected);
+    assert_eq!(piped["learned"]["profile"], "learned.toml", "the default name for standard input");
     workspace.run(&["watch", "-r", str_of(&file), "--no-save"]).success();
     workspace.run(&["watch", "-r", str_of(&file)]).success();
-    let kept = workspace.run(&["profile", "learn", "last", "--json", "-o", str_of(&workspace.file("kept.toml"))]);
-    assert_eq!(plain(&kept.success().json()), wanted);
+    let stored = workspace.run(&["profile", "learn", "last", "--json", "-o", str_of(&workspace.file("stored.toml"))]);
+    assert_eq!(plain(&stored.success().json()), expected);
 }

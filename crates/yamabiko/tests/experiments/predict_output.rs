@@ -1,4 +1,4 @@
-//! `yamabiko predict` without privilege: of a service that runs already, and what is refused.
+//! `yamabiko predict` without privilege: prediction for a running service, and refused options.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 #[test]
 fn capacity_of_a_local_service_is_predicted_from_light_loads() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let server = Serving::start(&workspace, &[]);
     let (url, pid) = (format!("http://{}/10k.bin", server.address), server.running.pid().to_string());
     let page = workspace.file("page.html");
@@ -32,11 +32,11 @@ fn capacity_of_a_local_service_is_predicted_from_light_loads() {
             "{load}"
         );
     }
-    // Only the testbed can limit a server, and the error says so.
+    // Only the testbed can limit a server, and the error message states that.
     let checks = document["validity"]["checks"].as_array().unwrap();
     let behind = checks.iter().find(|check| check["name"] == "demand_when_behind").unwrap();
     assert_eq!(behind["state"], "could_not_run");
-    // Such short times are counted in ticks: without a prediction the result says so.
+    // CPU time is counted in ticks, too coarse for such short runs: without a prediction the result states the reason.
     let known = checks.iter().find(|check| check["name"] == "demand_known").unwrap();
     if known["state"] == "ok" {
         let rate = predict["rate_per_s"].as_f64().unwrap();
@@ -52,8 +52,8 @@ fn capacity_of_a_local_service_is_predicted_from_light_loads() {
     }
     // The run store, the screen and the page contain the same.
     let dir = document["run"]["dir"].as_str().unwrap();
-    let kept: Value = serde_json::from_str(&fs::read_to_string(format!("{dir}/summary.json")).unwrap()).unwrap();
-    assert_eq!(kept, document);
+    let stored: Value = serde_json::from_str(&fs::read_to_string(format!("{dir}/summary.json")).unwrap()).unwrap();
+    assert_eq!(stored, document);
     let again = workspace.run(&["report", "last", "--json"]);
     assert_eq!((again.json(), again.code), (document, output.code));
     let screen = workspace.run(&["report", "last"]);
@@ -61,10 +61,10 @@ fn capacity_of_a_local_service_is_predicted_from_light_loads() {
     assert!(fs::read_to_string(page).unwrap().contains("<html"));
 }
 
-/// What `predict --components` starts for each part without a network.
+/// The command that `predict --components` starts for each component that needs no network.
 #[test]
 fn one_component_prints_its_service_demand() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let folder = workspace.www();
     let words = ["--component-bytes", "1KB", "--component-rounds", "3", "--component-time", "1ms"];
     for part in ["parse", "open-read", "open", "open-read-cold", "log-line", "log-buffered"] {
@@ -77,13 +77,13 @@ fn one_component_prints_its_service_demand() {
         }
     }
     workspace.run(&["serve", str_of(&folder), "--component", "records"]).refused(2, &["certificate"]);
-    // What was made for it is gone.
+    // Its temporary files are removed.
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 2);
 }
 
 #[test]
 fn contradictory_predict_options_are_refused() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let predict = |words: &[&str]| workspace.run(&[&["predict", "http://127.0.0.1:9/"], words].concat());
     predict(&[]).refused(1, &["--server", "--server-pid"]);
     let with = |words: &[&str]| predict(&[&["--server-pid", "1"], words].concat());
@@ -93,7 +93,7 @@ fn contradictory_predict_options_are_refused() {
     with(&["--load-time", "10ms"]).refused(1, &["--load-time"]);
     with(&["--peak-to-mean", "0.5"]).refused(1, &["--peak-to-mean"]);
     assert_eq!(with(&["--hit", "http://127.0.0.1:9/"]).code, Some(1));
-    // A modelled server has components, which are modelled completely or not at all.
+    // All components of a modelled server are modelled, or none.
     let parts = |words: &[&str]| predict(&[&["--components"], words].concat());
     parts(&["--object", "3KB:0"]).refused(1, &["--object", "share"]);
     parts(&["--object", "65MiB"]).refused(1, &["--object", "64MiB"]);
@@ -103,13 +103,13 @@ fn contradictory_predict_options_are_refused() {
     parts(&["--disk"]).refused(1, &["--cold"]);
     parts(&["--check", "--slo", "p99 < 1s"]).refused(1, &["--server"]);
     parts(&["--components-folder", "/nowhere/at/all"]).refused(1, &["--components-folder", "no such folder"]);
-    assert_eq!(predict(&["--object", "3KB"]).code, Some(1), "an object is of --components");
+    assert_eq!(predict(&["--object", "3KB"]).code, Some(1), "--object needs --components");
     let plan = parts(&["--object", "3KB:3", "--object", "100KB", "--model-log", "line", "--print-plan"]);
     assert!(
         plan.code == Some(0) && plan.stdout.contains("[components]") && plan.stdout.contains("log = \"line\""),
         "{plan}"
     );
-    // The plan that is printed is the plan again.
+    // The printed plan reads back as the same plan.
     let file = workspace.file("described.toml");
     fs::write(&file, &plan.stdout).unwrap();
     let again = workspace.run(&["predict", str_of(&file), "--components", "--print-plan"]);

@@ -8,10 +8,10 @@ use crate::support::workspace::{Workspace, str_of};
 use schema::{CacheContent, CacheExchange, CacheForm};
 
 /// The properties of every request of a run, by its number.
-type Asked = Vec<(u64, u8, u64, CacheForm, bool)>;
+type Requests = Vec<(u64, u8, u64, CacheForm, bool)>;
 
 /// Runs a workload for half a second; returns its requests.
-fn asked(workspace: &Workspace, origin: &Serving, load: &str, rest: &str) -> Asked {
+fn requests(workspace: &Workspace, origin: &Serving, load: &str, rest: &str) -> Requests {
     let address = origin.address;
     let plan = format!(
         "seed = 7\n[load]\nurl = \"http://{address}/\"\nrate = \"200/s\"\nduration = \"500ms\"\nclients = 8\n{load}\n\
@@ -23,7 +23,10 @@ fn asked(workspace: &Workspace, origin: &Serving, load: &str, rest: &str) -> Ask
     assert_eq!(document["load"]["failed"].as_object().map(serde_json::Map::len), Some(0), "{document}");
     let point = &document["cache"]["points"][0];
     let wrong: Vec<&String> = point["wrong"].as_object().unwrap().keys().collect();
-    assert!(wrong.iter().all(|kind| *kind == "false_miss"), "nothing keeps copies here: {wrong:?}");
+    assert!(
+        wrong.iter().all(|kind| *kind == "false_miss"),
+        "without a cache, only false misses are possible: {wrong:?}"
+    );
     assert_eq!(point["hits"], 0);
     let folder = document["run"]["dir"].as_str().unwrap();
     let rows: Vec<CacheExchange> =
@@ -35,15 +38,15 @@ fn asked(workspace: &Workspace, origin: &Serving, load: &str, rest: &str) -> Ask
         assert!(!has_body || row.content == compared, "{row:?}");
         assert_eq!(row.from_sequence.is_some(), row.status == 200, "{row:?}");
     }
-    let mut asked: Asked =
+    let mut requests: Requests =
         rows.iter().map(|row| (row.sequence, row.kind, row.object, row.form, row.variant_gzip)).collect();
-    asked.sort_unstable_by_key(|ask| ask.0);
-    asked
+    requests.sort_unstable_by_key(|request| request.0);
+    requests
 }
 
 #[test]
 fn one_seed_gives_the_same_requests_over_every_way() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let command = workspace.command(&[
         "serve",
         "--workload",
@@ -56,10 +59,10 @@ fn one_seed_gives_the_same_requests_over_every_way() {
         "127.0.0.1:0",
     ]);
     let origin = Serving::start_command(&workspace, command);
-    let first = asked(&workspace, &origin, "", "");
+    let first = requests(&workspace, &origin, "", "");
     assert_eq!(first.len(), 100);
     let forms = [CacheForm::Basic, CacheForm::Ims200, CacheForm::Ims304, CacheForm::Reload];
-    assert!(forms.iter().all(|form| first.iter().any(|ask| ask.3 == *form)), "every form occurs");
+    assert!(forms.iter().all(|form| first.iter().any(|request| request.3 == *form)), "every form occurs");
     // The origin accepts absolute URLs: it serves as its own proxy.
     let proxy = format!("proxy = \"{}\"", origin.address);
     for (load, rest) in [
@@ -71,6 +74,6 @@ fn one_seed_gives_the_same_requests_over_every_way() {
         ("", "[host]\nthreads = 3\n"),
         ("", "[host]\nengine = \"epoll\"\n"),
     ] {
-        assert_eq!(asked(&workspace, &origin, load, rest), first, "{load} {rest}");
+        assert_eq!(requests(&workspace, &origin, load, rest), first, "{load} {rest}");
     }
 }

@@ -1,5 +1,5 @@
-//! Sweeps with their own origin and a cache in the testbed: one that is no cache, one that crashes, and a sweep that is
-//! killed. They leave nothing behind.
+//! Sweeps with an origin and a cache in the testbed: a server that is not a cache, a cache that crashes, and a killed
+//! sweep. Nothing remains after them.
 
 use std::fs;
 use std::thread::sleep;
@@ -9,8 +9,8 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use crate::support::hostile::Hostile;
-use crate::support::leftovers::{Marked, devices, mounts};
-use crate::support::servers::own;
+use crate::support::leftovers::{Leftovers, devices, mounts};
+use crate::support::servers::yamabiko_serve;
 use crate::support::workspace::{Output, Running, Workspace, wait_until};
 
 /// A sweep in the workspace, whose processes are identified by their folder. `rest` selects the cache.
@@ -22,8 +22,8 @@ fn start(workspace: &Workspace, rest: &[&str]) -> Running {
     workspace.start_command(command)
 }
 
-/// Every request failed with this cause, and the origin got none.
-fn judge(output: &Output, cause: &str) {
+/// Asserts that every request failed with `cause`, and that the origin received none.
+fn assert_all_failed(output: &Output, cause: &str) {
     assert_eq!(output.code, Some(3), "{output}");
     let document = output.json();
     let point = &document["cache"]["points"][0];
@@ -35,28 +35,28 @@ fn judge(output: &Output, cause: &str) {
     assert!(document["validity"]["checks"].as_array().unwrap().iter().any(has_failed), "{output}");
 }
 
-fn assert_nothing_left(marked: &Marked) {
-    marked.wait_until_gone();
+fn assert_nothing_left(leftovers: &Leftovers) {
+    leftovers.wait_until_gone();
     assert_eq!(devices(), Vec::<&str>::new());
 }
 
 #[test]
 fn a_sweep_of_a_misbehaving_cache_leaves_nothing_behind() {
-    let workspace = Workspace::beside();
+    let workspace = Workspace::concurrent_as_root();
     let mounts_before = mounts();
-    // Web pages are not the requested objects: this is a server, not a cache.
-    let no_cache = own(&workspace);
-    let marked = Marked::new(workspace.path());
-    judge(
+    // The server responds with its own pages instead of the requested objects: it is not a cache.
+    let no_cache = yamabiko_serve(&workspace);
+    let leftovers = Leftovers::new(workspace.path());
+    assert_all_failed(
         &start(&workspace, &["--proxy", "server:8080", "--server", &no_cache, "--rtt", "2ms"]).finish(),
         "unexpected_status",
     );
-    assert_nothing_left(&marked);
-    // One that hangs, in front of an origin that the sweep started on this host.
+    assert_nothing_left(&leftovers);
+    // A hanging proxy in front of an origin that the sweep started on this host.
     let proxy = Hostile::always("/silent");
     let at = proxy.address().to_string();
-    judge(&start(&workspace, &["--proxy", &at]).finish(), "response_timeout");
-    assert_nothing_left(&marked);
+    assert_all_failed(&start(&workspace, &["--proxy", &at]).finish(), "response_timeout");
+    assert_nothing_left(&leftovers);
     assert_eq!(mounts(), mounts_before);
     let runs = fs::read_dir(workspace.runs()).unwrap().flatten().filter(|entry| entry.path().is_dir()).count();
     assert_eq!(runs, 4, "two sweeps and their points");
@@ -64,23 +64,23 @@ fn a_sweep_of_a_misbehaving_cache_leaves_nothing_behind() {
 
 #[test]
 fn a_killed_sweep_leaves_nothing_behind() {
-    let workspace = Workspace::beside();
+    let workspace = Workspace::concurrent_as_root();
     let mounts_before = mounts();
     let proxy = Hostile::always("/silent");
-    let (at, own) = (proxy.address().to_string(), own(&workspace));
+    let (at, own) = (proxy.address().to_string(), yamabiko_serve(&workspace));
     let behind_host: &[&str] = &["--proxy", &at];
     let in_lab: &[&str] = &["--proxy", "server:8080", "--server", &own, "--rtt", "2ms", "--stop-errors", "none"];
     for place in [behind_host, in_lab] {
-        let mut marked = Marked::new(workspace.path());
+        let mut leftovers = Leftovers::new(workspace.path());
         let mut victim = start(&workspace, place);
-        // Until its origin is there, and load is on its way.
-        wait_until("the sweep is under way", || marked.processes().len() >= 3);
+        // Wait until the origin runs and load is offered.
+        wait_until("the sweep has started its processes", || leftovers.processes().len() >= 3);
         sleep(Duration::from_millis(300));
         assert!(!victim.ended(), "{}", victim.stderr());
-        marked.note_networks(victim.pid());
+        leftovers.note_networks(victim.pid());
         victim.signal(Signal::SIGKILL);
         assert_eq!(victim.finish().signal, Some(9));
-        assert_nothing_left(&marked);
+        assert_nothing_left(&leftovers);
     }
     assert_eq!(mounts(), mounts_before);
 }

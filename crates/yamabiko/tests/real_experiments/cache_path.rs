@@ -1,16 +1,17 @@
-//! An origin behind its own link: one more client address of the path, to which the cache connects. As root and as an
-//! unprivileged user.
+//! An origin behind a link of its own: the origin has another client address of the path, and the cache connects to it.
+//! As root and as an unprivileged user.
 
 use std::fs;
 use std::path::Path;
 
 use serde_json::Value;
 
-use crate::support::document::{assert_held, count, number};
+use crate::support::document::{assert_checks_passed, count, number};
 use crate::support::user::{Tun, User};
 use crate::support::workspace::{Output, Workspace, str_of, yamabiko};
 
-/// A proxy without a store, 20 ms from its virtual users and 80 ms from the origin, with 2 % packet loss.
+/// A proxy that stores nothing, with an RTT of 20 ms to its virtual users and of 80 ms to the origin, with 2 % packet
+/// loss.
 fn plan(workspace: &Workspace, program: &Path) -> String {
     let (program, www) = (program.display(), workspace.www());
     let text = format!(
@@ -43,7 +44,7 @@ fn plan(workspace: &Workspace, program: &Path) -> String {
     str_of(&file).to_owned()
 }
 
-fn judge(output: &Output) -> Value {
+fn assert_origin_rtt(output: &Output) -> Value {
     assert!(matches!(output.code, Some(0 | 3)), "{output}");
     let document = output.json();
     assert_eq!(
@@ -51,11 +52,11 @@ fn judge(output: &Output) -> Value {
         (40, serde_json::json!({})),
         "{output}"
     );
-    assert_held(&document, &["conservation", "no_unintended_drops", "responses_whole"]);
-    // A connection and a question to the proxy, and from there at least a question to the origin.
+    assert_checks_passed(&document, &["conservation", "no_unintended_drops", "responses_whole"]);
+    // A connect and a request to the proxy, and at least one request from the proxy to the origin.
     assert!(number(&document, "load.response_time_ns.min") >= 120e6, "{}", document["load"]["response_time_ns"]);
     assert!(number(&document, "load.connect_ns.min") < 80e6, "virtual users are nearer than the origin: {output}");
-    assert!(count(&document, "path.drops.loss") > 0, "only the origin's link loses: {}", document["path"]);
+    assert!(count(&document, "path.drops.loss") > 0, "only the origin's link loses packets: {}", document["path"]);
     // No virtual user has the origin's address, and its flows are separate.
     assert_eq!(count(&document, "path.clients"), 10);
     assert_eq!(number(&document, "path.configured_rtt_ns.max"), 20e6);
@@ -68,8 +69,8 @@ fn judge(output: &Output) -> Value {
 #[test]
 fn the_origin_is_behind_a_path_from_the_cache() {
     let workspace = Workspace::new();
-    judge(&workspace.run(&["run", &plan(&workspace, &yamabiko()), "--json"]));
-    // One that does not come up is named with its last words, and nothing is measured.
+    assert_origin_rtt(&workspace.run(&["run", &plan(&workspace, &yamabiko()), "--json"]));
+    // An origin that does not start is reported with its last output, and nothing is measured.
     let (at, other) = ("serve --workload polymix-1", "serve --workload no-such-mix");
     let file = plan(&workspace, &yamabiko());
     fs::write(&file, fs::read_to_string(&file).unwrap().replace(at, other)).unwrap();
@@ -84,5 +85,5 @@ fn the_origin_is_behind_a_path_from_the_cache() {
 fn the_origin_is_behind_a_path_for_an_unprivileged_user() {
     let user = User::new();
     let file = plan(&user.workspace, &user.program);
-    judge(&user.run(Tun::ForAll, &["run", &file, "--json"]));
+    assert_origin_rtt(&user.run(Tun::ForAll, &["run", &file, "--json"]));
 }

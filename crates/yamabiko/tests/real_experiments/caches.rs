@@ -1,8 +1,8 @@
-//! `yamabiko cache` against squid, Varnish and nginx as Debian has them: what it measures is what each says of itself.
-//!
-//! Which requests are in whose ratio: here, plain GETs of the whole run (no warm-up) that were answered, outside TLS. squid
-//! counts each request when it is over, tunnels too, which its log tells apart; Varnish each request, and once more the ones
-//! that waited for another's fetch, which it says; nginx writes a line for each. The mixes ask for nothing but plain GETs, so that all are of the same requests.
+//! `yamabiko cache` against Debian's squid, Varnish and nginx: the measured hit ratio equals the cache's own counters.
+//! The compared requests are plain GETs with a response, outside TLS, of the whole run (no warm-up). squid counts a
+//! request when it ends, tunnels included, which own_ratio log distinguishes. Varnish counts each request, and
+//! collapsed ones once more, which it reports. nginx writes a log line for each. The workloads have only plain GETs, so
+//! that all ratios are about the same requests.
 
 use std::net::{SocketAddr, TcpListener};
 
@@ -14,16 +14,16 @@ use units::Bytes;
 use crate::support::document::count;
 use crate::support::workspace::{Workspace, set_mode, wait_until};
 
-/// In memory, beyond what any of these runs fills.
+/// A cache in memory, larger than any of these runs fills.
 const SIZES: Sizes = Sizes { memory: Bytes(256 << 20), disk: None };
-/// Half a point.
-const APART_MAX: f64 = 0.005;
+/// Maximum difference of two hit ratios: half a percentage point.
+const MAX_DIFFERENCE: f64 = 0.005;
 
 fn free() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
-/// The one point of a run of `yamabiko cache` without warm-up and thinking.
+/// The point of a run of `yamabiko cache` without warm-up and think time.
 fn measure(workspace: &Workspace, rest: &[&str]) -> Value {
     let words = ["cache", "--warmup", "0", "--think", "none", "--json"];
     let output = workspace.run(&[&words[..], rest].concat());
@@ -31,27 +31,30 @@ fn measure(workspace: &Workspace, rest: &[&str]) -> Value {
     let document = output.json();
     let [point] = &document["cache"]["points"].as_array().unwrap()[..] else { panic!("{output}") };
     let mut point = point.clone();
-    // What is wrong with the load on a busy machine is not the cache's.
+    // Failed checks of the load on a busy machine do not concern the cache.
     let checks = document["validity"]["checks"].as_array().unwrap().iter();
     let failed: Vec<&Value> = checks.filter(|check| check["state"] == "failed").collect();
     point["failed_checks"] = serde_json::json!(failed);
     point
 }
 
-/// Waits until the cache has counted all, and holds the two against each other.
+/// Waits until the cache has counted all requests, and compares the hit ratios.
 fn compare(name: &str, point: &Value, counted: impl Fn() -> ProxyCounters) {
-    let wanted = count(point, "basic_requests");
-    assert!(wanted >= 2500, "{name}: half a point of {wanted} requests says little: {point:#}");
+    let expected = count(point, "basic_requests");
+    assert!(expected >= 2500, "{name}: {expected} requests are too few for this comparison: {point:#}");
     assert_eq!(point["error_ratio"], 0.0, "{name}: {point:#}");
-    wait_until(&format!("{name} has counted {wanted} requests"), || counted().requests >= wanted);
+    wait_until(&format!("{name} has counted {expected} requests"), || counted().requests >= expected);
     let counted = counted();
-    assert_eq!(counted.requests, wanted, "{name} counts the same requests");
+    assert_eq!(counted.requests, expected, "{name} counts the same requests");
     let measured = point["hit_ratio"]["measured"].as_f64().unwrap();
-    let its = counted.hit_ratio().unwrap();
-    println!("{name}: {wanted} requests, measured {measured:.5}, by its own counters {its:.5}");
-    assert!((measured - its).abs() < APART_MAX, "{name}: measured {measured}, by its own counters {its}: {point:#}");
+    let own_ratio = counted.hit_ratio().unwrap();
+    println!("{name}: {expected} requests, measured {measured:.5}, by own_ratio own counters {own_ratio:.5}");
+    assert!(
+        (measured - own_ratio).abs() < MAX_DIFFERENCE,
+        "{name}: measured {measured}, by own_ratio own counters {own_ratio}: {point:#}"
+    );
     assert!(measured > 0.2, "{name}: {point:#}");
-    // A finite cache evicts; no other deviation is permitted.
+    // A finite cache evicts objects; no other deviation is permitted.
     let wrong = point["wrong"].as_object().unwrap();
     assert!(wrong.keys().all(|kind| kind == "false_miss"), "{name}: {wrong:?}, {point:#}");
 }
@@ -69,11 +72,11 @@ fn squid_counters_agree_with_the_cache_benchmark() {
     let point = measure(&workspace, &["--proxy", &proxy, "--rate", "2500/s", "-d", "2s"]);
     compare("squid", &point, || counters().since(&before));
 
-    // Three tenths inside TLS, through CONNECT: squid sees the rest, and tunnels.
+    // 30 % of the requests are inside TLS, through CONNECT: squid counts the others, and the tunnels.
     let before = counters();
     let rest = ["--proxy", &proxy, "--workload", "modern", "--set", "https=0.3", "--rate", "2000/s", "-d", "2s"];
     let point = measure(&workspace, &[&rest[..], &["--clients", "50"]].concat());
-    assert!(count(&point, "requests") > count(&point, "basic_requests") + 1000, "some went through tunnels: {point:#}");
+    assert!(count(&point, "requests") > count(&point, "basic_requests") + 1000, "some requests use tunnels: {point:#}");
     compare("squid, modern mix", &point, || counters().since(&before));
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::support::workspace::Workspace;
 
-/// The command of the model, with more words.
+/// The command of the model server, with further arguments.
 fn model(more: &str) -> String {
     let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/model-server/model.py");
     format!("exec python3 {} --listen 0.0.0.0:8080 {more}", model.display())
@@ -45,26 +45,27 @@ fn a_known_capacity_lies_within_the_bracket() {
     let part = &document["capacity"];
     let trials = part["trials"].as_array().unwrap();
     if trials.iter().any(|trial| trial["verdict"] == "void") {
-        // On a busy machine every doubt is reported, and no figure is checked.
-        let said = part["monotone"] == true || part["notes"].as_array().is_some_and(|notes| !notes.is_empty());
-        assert!(said, "{document:#}");
+        // On a busy machine the result must report doubts, and no figure is checked.
+        let is_doubtful = part["monotone"] == true || part["notes"].as_array().is_some_and(|notes| !notes.is_empty());
+        assert!(is_doubtful, "{document:#}");
         return;
     }
     assert_eq!(part["monotone"], true, "{document:#}");
     let (lower, upper) =
         (part["searches"][0]["lower"].as_f64().unwrap(), part["searches"][0]["upper"].as_f64().unwrap());
-    // At 200/s plus 2 % the queue grows by 4/s: after nine tenths of a 3 s trial a request waits 54 ms, which with its
-    // own 20 ms is too long. So the lower bound is at most 2 % above the truth, and the upper one, 5 % wide, at most 7
-    // %.
+    // At 200/s plus 2 % the queue grows by 4 requests per second: after nine tenths of a 3 s trial a request waits 54
+    // ms, which with its own 20 ms is too long. So the lower bound is at most 2 % above the truth, and the upper one, 5
+    // % wide, at most 7 %.
     assert!(lower < upper, "{lower} {upper}");
     assert!((0.94..1.02).contains(&(lower / 200.0)) && (0.98..1.075).contains(&(upper / 200.0)), "{lower} {upper}");
-    // Its processor is idle: what binds it is its number of workers, by Little's law four.
+    // The server's CPU is idle: its number of workers limits it, four by Little's law.
     assert_eq!(part["bound_by"]["name"], "workers", "{part:#}");
     let at_once = part["bound_by"]["figures"]["at_once"].as_f64().unwrap();
     assert!((3.0..6.0).contains(&at_once), "{at_once}");
 }
 
-/// Whether a connection is refused depends on no clock: where the search came to its end, its bracket holds the truth, on any machine.
+/// Refused connections do not depend on time: on any machine the bracket of a completed search contains the true
+/// capacity.
 #[test]
 fn a_known_connection_capacity_lies_within_the_bracket() {
     let workspace = Workspace::new();
@@ -108,7 +109,7 @@ fn a_known_connection_capacity_lies_within_the_bracket() {
         .collect();
     assert!(refused.iter().all(|load| *load > 150.0), "{refused:?} of 150: {document:#}");
     if part["monotone"] != true {
-        // On a busy machine this is reported.
+        // On a busy machine the result reports that the search did not complete.
         assert!(part["notes"].as_array().is_some_and(|notes| !notes.is_empty()), "{document:#}");
         return;
     }

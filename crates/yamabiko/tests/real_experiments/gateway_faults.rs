@@ -1,10 +1,10 @@
-//! Gateways with faults, each reported as what it is.
+//! Gateways with one fault each, which the result must report.
 
 use crate::support::workspace::{Running, Workspace};
 use serde_json::Value;
 
-/// The program on a gateway with this configuration.
-fn start(workspace: &Workspace, condition: &str, setup: &str, lasts: &str) -> Running {
+/// Starts `gateway` with this condition and set-up script.
+fn start(workspace: &Workspace, condition: &str, setup: &str, duration: &str) -> Running {
     let words = [
         "gateway",
         "--condition",
@@ -16,28 +16,28 @@ fn start(workspace: &Workspace, condition: &str, setup: &str, lasts: &str) -> Ru
         "--tests",
         "transactions",
     ];
-    let more = ["--trials", "1", "--direction", "up", "--json", "-d", lasts, "--setup", setup];
+    let more = ["--trials", "1", "--direction", "up", "--json", "-d", duration, "--setup", setup];
     workspace.start(&[&words[..], &more[..]].concat())
 }
 
-/// The findings of its one condition, by name.
+/// The findings of the result's condition, with their names.
 fn findings(running: Running) -> Vec<(String, Value)> {
-    let said = running.finish();
-    // Noise may make it suspect, never an error.
-    assert!(matches!(said.code, Some(0 | 3)), "{said}");
-    let document = said.json();
+    let output = running.finish();
+    // Noise of the machine can make the result suspect, but not an error.
+    assert!(matches!(output.code, Some(0 | 3)), "{output}");
+    let document = output.json();
     let found = document["gateway"]["conditions"][0]["findings"].as_array().cloned().unwrap_or_default();
     found.into_iter().map(|finding| (finding["name"].as_str().unwrap().to_owned(), finding)).collect()
 }
 
 fn named<'a>(found: &'a [(String, Value)], name: &str) -> &'a Value {
-    &found.iter().find(|(known, _)| known == name).unwrap_or_else(|| panic!("{name} is not in {found:?}")).1
+    &found.iter().find(|(finding, _)| finding == name).unwrap_or_else(|| panic!("{name} is not in {found:?}")).1
 }
 
 const TABLE: &str =
     "nft add table ip faulty; nft 'add chain ip faulty passing { type filter hook forward priority 0; }'";
 
-/// Concurrently: a silent gateway takes as long as every timeout.
+/// Both runs are concurrent, since a silent gateway lets every timeout expire.
 #[test]
 fn a_missing_route_and_a_loss_of_one_in_a_thousand_are_found() {
     let workspace = Workspace::new();
@@ -58,14 +58,14 @@ fn a_missing_route_and_a_loss_of_one_in_a_thousand_are_found() {
 #[test]
 fn a_gateway_stall_of_one_second_is_found() {
     let workspace = Workspace::new();
-    // Once some hundred packets of the survey were forwarded, whenever that is.
+    // The stall begins after some hundred forwarded packets of the survey.
     let forwarded = "awk '/^Ip: [0-9]/ { print $7 }' /proc/net/snmp";
     let stops = "nft add rule ip faulty passing drop; sleep 1; nft flush chain ip faulty passing";
     let setup = format!("{TABLE}; (until [ $({forwarded}) -gt 600 ]; do sleep 0.02; done; {stops}) >/dev/null 2>&1 &");
     let found = findings(start(&workspace, "none", &setup, "2500ms"));
     let stall = named(&found, "stall");
     let actual_s = stall["figures"]["lasted_ns"].as_f64().unwrap() / 1e9;
-    // The two rules of nft are put in and taken away outside the second that it sleeps.
+    // nft adds and removes the two rules outside of the stall of one second.
     assert!((0.98..2.5).contains(&actual_s), "{stall}");
     assert!(stall["figures"]["lost_packets"].as_f64().unwrap() > 1000.0, "{stall}");
 }

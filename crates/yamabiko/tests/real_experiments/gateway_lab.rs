@@ -1,9 +1,9 @@
-//! The gateway's testbed with other programs: NAT, links, CPU limit, configuration of the gateway.
+//! The gateway testbed, checked with other programs: NAT, links, CPU limit, configuration of the gateway.
 
 use std::fs;
 
-use crate::support::leftovers::Marked;
-use crate::support::servers::{PAGE, own};
+use crate::support::leftovers::Leftovers;
+use crate::support::servers::{PAGE, yamabiko_serve};
 use crate::support::user::{Tun, User};
 use crate::support::workspace::{Output, Workspace, str_of, wait_until};
 
@@ -12,7 +12,7 @@ fn through<'a>(options: &'a str, program: &'a str) -> Vec<&'a str> {
     ["gateway"].into_iter().chain(options.split_whitespace()).chain(["--"]).chain(program.split_whitespace()).collect()
 }
 
-/// The number before `words` in the text about the testbed.
+/// The number before `words` in the report about the testbed.
 fn before(output: &Output, words: &str) -> f64 {
     let (text, _) = output.stderr.split_once(words).unwrap_or_else(|| panic!("no {words:?} in {output}"));
     text.rsplit(' ').next().unwrap().parse().unwrap_or_else(|_| panic!("no number before {words:?} in {output}"))
@@ -23,7 +23,7 @@ fn only_nat_hides_the_client_address() {
     let workspace = Workspace::new();
     for (condition, seen) in [("nat", "198.19.0.2"), ("none", "198.19.0.1")] {
         let log = workspace.file(condition);
-        let server = format!("{} --log {}", own(&workspace), log.display());
+        let server = format!("{} --log {}", yamabiko_serve(&workspace), log.display());
         let page = workspace.file("page");
         let words =
             ["gateway", "--condition", condition, "--server", &server, "--", "curl", "-s", "-o", str_of(&page), PAGE];
@@ -31,7 +31,7 @@ fn only_nat_hides_the_client_address() {
         assert_eq!((curl.stdout.as_str(), fs::metadata(&page).unwrap().len()), ("", 10 << 10), "{condition}");
         let line = fs::read_to_string(&log).unwrap();
         assert!(line.starts_with(&format!("{seen} ")), "{condition}: {line}");
-        // One line of ours, and nothing that is not to be trusted but for a machine that is busy with something else.
+        // stderr has one line of this program; on a busy machine it may mention other load.
         assert!(curl.stderr.starts_with("gateway: ") && curl.stderr.contains("(10% at most, "), "{curl}");
         assert!(before(&curl, "% of a core") > 0.0 && before(&curl, " packets from the clients") >= 5.0, "{curl}");
     }
@@ -40,20 +40,20 @@ fn only_nat_hides_the_client_address() {
 #[test]
 fn a_gateway_program_sees_the_configured_testbed() {
     let workspace = Workspace::new();
-    let mut marked = Marked::new(workspace.path());
+    let mut leftovers = Leftovers::new(workspace.path());
     let setup = "ip route replace unreachable 198.18.0.1; (trap '' TERM HUP; sleep 1000) & true";
     let script =
         "echo $SERVER $GATEWAY; getent hosts server gateway; ping -c 1 -W 2 server; ping -q -c 1 gateway; exit 7";
     let mut command = workspace.command(&["gateway", "--setup", setup, "--", "sh", "-c", script]);
     command.env("VICTIM", workspace.path());
     let program = workspace.start_command(command);
-    marked.note_networks(program.pid());
-    let said = program.finish();
-    assert_eq!(said.code, Some(7), "{said}");
-    assert!(said.stdout.starts_with("198.18.0.1 198.18.255.1\n198.18.0.1"), "{said}");
-    assert!(said.stdout.contains("From gateway (198.18.255.1) icmp_seq=1 Destination Host Unreachable"), "{said}");
-    assert!(said.stdout.contains("1 packets transmitted, 1 received"), "{said}");
-    wait_until("what was set up is gone with it", || marked.processes().is_empty());
+    leftovers.note_networks(program.pid());
+    let output = program.finish();
+    assert_eq!(output.code, Some(7), "{output}");
+    assert!(output.stdout.starts_with("198.18.0.1 198.18.255.1\n198.18.0.1"), "{output}");
+    assert!(output.stdout.contains("From gateway (198.18.255.1) icmp_seq=1 Destination Host Unreachable"), "{output}");
+    assert!(output.stdout.contains("1 packets transmitted, 1 received"), "{output}");
+    wait_until("the testbed's processes have exited", || leftovers.processes().is_empty());
 
     let refused = workspace.run(&["gateway", "--setup", "echo no such rule; exit 3", "--", "true"]);
     refused.refused(1, &["--setup `echo no such rule; exit 3` ended with status 3; its output: no such rule"]);
@@ -63,13 +63,13 @@ fn a_gateway_program_sees_the_configured_testbed() {
 #[test]
 fn the_cpu_limit_of_a_gateway_holds_under_load() {
     let workspace = Workspace::new();
-    let said = ["gateway", "--gateway-cpu", "2%", "--server", "exec iperf3 -s -1", "--"];
+    let arguments = ["gateway", "--gateway-cpu", "2%", "--server", "exec iperf3 -s -1", "--"];
     let flood = "iperf3 -c server -u -b 0 -l 16 -t 1 -J";
-    let iperf3 = workspace.run(&[&said[..], &flood.split(' ').collect::<Vec<_>>()].concat()).success();
-    // 2 % of a second and some, and what a quota lets through at the edges of so short a time.
+    let iperf3 = workspace.run(&[&output[..], &flood.split(' ').collect::<Vec<_>>()].concat()).success();
+    // 2 % of the run's time, plus what the quota permits at the edges of a short run.
     let used = before(&iperf3, "% of a core used (2% at most, throttled for typically up to 49ms");
     assert!((0.5..2.8).contains(&used), "{iperf3}");
-    // Packets that iperf3 could not send in time are its own loss, not a link's.
+    // Packets that iperf3 could not send in time count as its own loss, not as a link's.
     assert!(before(&iperf3, " packets from the clients, 0 from the server") > 0.0, "{iperf3}");
     assert!(iperf3.stderr.contains("the rings of the emulated network card overflowed"), "{iperf3}");
     assert!(!iperf3.stderr.contains("found the queue full"), "{iperf3}");
@@ -82,10 +82,10 @@ fn links_have_the_configured_delay_and_loss() {
     let ping = workspace.run(&through(options, "ping -n -c 200 -i 0.004 -W 1 server")).success();
     let times: Vec<f64> =
         ping.stdout.lines().filter_map(|line| line.split_once(" time=")?.1.strip_suffix(" ms")?.parse().ok()).collect();
-    // Two links, each way.
+    // Each direction has two links.
     assert!(times.iter().all(|&time| time >= 39.9), "{times:?}");
     let lost = 200 - times.len();
-    // 18.5 % of them, with a standard deviation of 5.5.
+    // 18.5 % of the packets, with a standard deviation of 5.5.
     assert!((10..65).contains(&lost), "{lost} of 200");
     let at = |link: &str| -> usize {
         let line = ping.stderr.lines().find(|line| line.starts_with(link)).unwrap_or_else(|| panic!("{ping}"));

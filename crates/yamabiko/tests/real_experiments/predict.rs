@@ -4,13 +4,13 @@
 use std::process::Stdio;
 
 use crate::support::document::number;
-use crate::support::servers::own;
+use crate::support::servers::yamabiko_serve;
 use crate::support::workspace::{TEST_TIMEOUT, Workspace, str_of};
 
 #[test]
 fn a_cpu_limit_limits_the_predicted_capacity() {
     let workspace = Workspace::new();
-    let server = format!("{} --threads 1", own(&workspace));
+    let server = format!("{} --threads 1", yamabiko_serve(&workspace));
     let mut words = vec!["predict", "http://server:8080/10k.bin", "--server", &server, "--server-cpu", "10%"];
     words.extend(["--loads", "3", "--load-time", "300ms", "--warmup", "100ms", "--no-memory", "--json"]);
     let document = workspace.run_json(&words);
@@ -27,20 +27,20 @@ fn a_cpu_limit_limits_the_predicted_capacity() {
         limits.iter().any(|limit| limit["resource"] == "cores" && limit["rate_per_s"].as_f64().unwrap() >= rate),
         "{limits:?}"
     );
-    // Of three loads on a busy machine the interval may have no upper end, and is then absent.
+    // On a busy machine the interval from three loads may have no upper end, and is then absent.
     if let Some(interval) = predict["interval"].as_array() {
         let [low, high] = [0, 1].map(|end| interval[end].as_f64().unwrap());
         assert!(low <= rate && rate <= high, "{low} {rate} {high}");
     }
-    // A request costs CPU time, and less than the complete share of a second. If the generator was too slow no load
-    // counts as limited.
+    // A request uses CPU time, less than the complete share of a second. If the generator is too slow, no load counts
+    // as limited.
     let demands = predict["demands"].as_array().unwrap();
     let of = |loads: &str| demands.iter().find(|demand| demand["loads"] == loads && demand["resource"] == "processes");
     let seconds = of("saturated").or_else(|| of("light")).unwrap()["seconds"].as_f64().unwrap();
     assert!(seconds > 0.0 && seconds < 0.1, "{demands:?}");
 }
 
-/// Of a server that is only described nothing is started but its parts.
+/// For a modelled server, the prediction starts only its components.
 #[test]
 fn components_predict_a_server_that_was_not_run() {
     let workspace = Workspace::new();
@@ -49,7 +49,7 @@ fn components_predict_a_server_that_was_not_run() {
     words.extend(["--object", "1KB:3", "--object", "100KB", "--model-body", "read", "--model-log", "line"]);
     words.extend(["--model-cpu", "10%", "--workers", "1000", "--load-time", "500ms", "--warmup", "100ms"]);
     words.extend(["--html", str_of(&page), "--json"]);
-    // Some thirty loads, one after the other.
+    // About thirty sequential loads.
     let mut command = workspace.command(&words);
     command.stdin(Stdio::null());
     let output = workspace.start_command(command).finish_within(TEST_TIMEOUT * 4);
@@ -65,7 +65,7 @@ fn components_predict_a_server_that_was_not_run() {
     assert_eq!(names, ["receive", "send", "connection", "parse", "open-read", "log-line"]);
     assert!(predict["loads"].as_array().unwrap().iter().all(|load| load["kind"] == "component"), "{predict}");
     assert!(predict["demands"].as_array().unwrap().is_empty());
-    // The costs of a request add up, and the workload consists of its classes.
+    // The service demands of a request are a sum, and the workload is the weighted sum of its classes.
     let sum = &predict["component_sum"];
     let float = |value: &serde_json::Value| value.as_f64().unwrap();
     let mut mix = 0.0;
@@ -76,13 +76,14 @@ fn components_predict_a_server_that_was_not_run() {
     }
     let processes_s = float(&sum["processes_s"]);
     assert!((mix / processes_s - 1.0).abs() < 1e-9 && processes_s > 1e-6 && processes_s < 1e-2, "{sum}");
-    // With a tenth of a core, and a thousand workers for 20 ms and more each, it is the processor that binds.
+    // With a tenth of a core, and a thousand workers for at least 20 ms each, the CPU is the bottleneck.
     let of = |resource: &str| {
         let limits = predict["limits"].as_array().unwrap();
         limits.iter().find(|limit| limit["resource"] == resource).map(|limit| float(&limit["rate_per_s"]))
     };
     assert!((of("cpu_quota").unwrap() * processes_s / 0.1 - 1.0).abs() < 1e-9, "{predict}");
-    // Mean and percentiles of response times are of one queue, in which a request takes what it takes with receiving, and of the same path.
+    // Mean and percentiles of response times come from one queue, whose service time includes receive processing, and
+    // from the same path.
     let cores_s = float(&sum["cores_s"]);
     assert!(cores_s >= processes_s, "{sum}");
     let curve = predict["curve"].as_array().unwrap();
@@ -91,21 +92,21 @@ fn components_predict_a_server_that_was_not_run() {
         let [mean, p50, p99] = ["mean_s", "p50_s", "p99_s"].map(|name| float(&point[name]));
         assert!(p50 <= p99 && mean <= p99 && mean >= 0.02 + cores_s && p99 >= 0.02 + cores_s, "{point}");
     }
-    // 100 KB come in further windows, each a round trip.
+    // 100 KB need further congestion windows, each of which takes a round trip.
     assert!(of("workers").unwrap() < 1000.0 / 0.020, "{predict}");
     assert_eq!(sum["rate_per_s"], predict["rate_per_s"]);
     assert!(std::fs::read_to_string(page).unwrap().contains("<h2>Components</h2>"));
 }
 
-/// The complete experiment in short: both predictions compared with the measured capacity.
+/// A short version of the complete experiment compares both predictions with the measured capacity.
 #[test]
 fn both_predictions_are_compared_with_the_measured_capacity() {
     let workspace = Workspace::new();
-    let server = format!("{} --threads 1", own(&workspace));
+    let server = format!("{} --threads 1", yamabiko_serve(&workspace));
     let mut words = vec!["predict", "http://server:8080/10k.bin", "--server", &server, "--server-cpu", "5%"];
     words.extend(["--components", "--object", "10KiB", "--loads", "3", "--load-time", "300ms", "--warmup", "100ms"]);
     words.extend(["--no-memory", "--check", "--check-trial", "2s", "--slo", "p99 < 1s, errors < 1%", "--json"]);
-    // Some sixty runs, one after the other.
+    // About sixty sequential runs.
     let mut command = workspace.command(&words);
     command.stdin(Stdio::null());
     let output = workspace.start_command(command).finish_within(TEST_TIMEOUT * 4);
@@ -117,7 +118,7 @@ fn both_predictions_are_compared_with_the_measured_capacity() {
     let rate = number(&document, "predict.component_sum.rate_per_s");
     assert!(rate > 0.0 && predict["component_sum"]["bound_by"] == "cpu_quota", "{predict}");
     assert!(number(&document, "predict.component_sum.cost_error") > -1.0);
-    // On a busy machine the search may find no sustained load; then no comparison is made, and the result says so.
+    // On a busy machine the search may find no sustained load; then the result has no comparison, and reports that.
     match predict["measured_rate_per_s"].as_f64() {
         Some(measured) => {
             let error = number(&document, "predict.component_sum.error");

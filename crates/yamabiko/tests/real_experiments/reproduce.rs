@@ -1,4 +1,4 @@
-//! The Koshien experiments made again, with a real Apache and a real httperf.
+//! Reproductions of the Koshien (ENMA) experiments, with a real Apache and a real httperf.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use crate::support::workspace::Workspace;
 
-/// A figure of one experiment under one setting.
-fn here(document: &Value, experiment: &str, setting: &str, quantity: &str) -> f64 {
+/// A measured figure of one experiment with one setting.
+fn measured(document: &Value, experiment: &str, setting: &str, quantity: &str) -> f64 {
     let rows = document["reproduce"]["rows"].as_array().unwrap();
     let row = rows
         .iter()
@@ -20,11 +20,11 @@ fn here(document: &Value, experiment: &str, setting: &str, quantity: &str) -> f6
     row["measured"].as_f64().unwrap_or_else(|| panic!("no figure in {row:#}"))
 }
 
-/// The figures themselves: what a busy machine adds to them is far less than what is asserted.
+/// Asserts the figures with tolerances far above the effect of a busy machine.
 fn assert_48_ms_as_in_2001(document: &Value, experiment: &str) {
-    let of = |quantity: &str| here(document, experiment, "2001", quantity);
+    let of = |quantity: &str| measured(document, experiment, "2001", quantity);
     let mean = of("concurrent connections, mean");
-    assert!((18.0..=25.0).contains(&mean), "{experiment}: {mean} connections in process");
+    assert!((18.0..=25.0).contains(&mean), "{experiment}: {mean} concurrent connections");
     let rtt = of("RTT at the server, 50 % of connections below");
     assert!((47.9..50.0).contains(&rtt), "{experiment}: {rtt} ms");
     let arrivals = of("request arrivals, mean");
@@ -53,7 +53,7 @@ fn reproduce_koshien_with_both_generators_at_48_ms_and_tcp_of_2001() {
     }
     assert_eq!(document["reproduce"]["runs"].as_array().unwrap().len(), 2);
 
-    // The page is stored with it, and reporting again gives the same document.
+    // The page is stored with the document, and reporting again gives the same document.
     let html = fs::read_to_string(&page).unwrap();
     assert!(html.contains("Koshien") && html.contains("<svg") && html.contains("httperf, RTT 48 ms"), "{html}");
     let dir = PathBuf::from(document["run"]["dir"].as_str().unwrap());
@@ -71,14 +71,14 @@ fn reproduce_koshien_with_both_generators_at_48_ms_and_tcp_of_2001() {
 
 #[test]
 fn ctrl_c_stores_the_completed_runs_of_a_reproduction() {
-    let workspace = Workspace::beside();
+    let workspace = Workspace::concurrent_as_root();
     for (experiments, what) in [("2,1", "in the load's"), ("4,3", "in httperf's")] {
         let running =
             workspace.start(&["reproduce", "koshien", "-d", "60s", "-e", experiments, "--setting", "today", "--json"]);
         sleep(Duration::from_secs(4));
         running.signal(Signal::SIGINT);
         let output = running.finish();
-        assert!(output.lasted < Duration::from_secs(50), "{what}: the next experiment was begun: {output}");
+        assert!(output.elapsed < Duration::from_secs(50), "{what}: no further experiment is begun: {output}");
         let document = output.json();
         assert_eq!(document["run"]["interrupted"], true, "{what}: {output}");
         assert_eq!(document["reproduce"]["runs"].as_array().unwrap().len(), 1, "{what}: {output}");
@@ -87,7 +87,7 @@ fn ctrl_c_stores_the_completed_runs_of_a_reproduction() {
 
 #[test]
 fn invalid_options_of_reproduce_are_refused() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     for arguments in [&["-e", "6"][..], &["-d", "0s"], &["--setting", "1999"], &["--full", "-d", "1s"], &["-d", "60"]] {
         let output = workspace.run(&[&["reproduce", "koshien"], arguments].concat());
         assert_eq!(output.code, Some(1), "{arguments:?}: {output}");
@@ -95,7 +95,7 @@ fn invalid_options_of_reproduce_are_refused() {
     }
 }
 
-/// All five, both ways: some five minutes.
+/// All five experiments with both generators: about five minutes.
 #[cfg(feature = "full")]
 #[test]
 fn reproduce_koshien_runs_all_five_experiments() {
@@ -113,12 +113,12 @@ fn reproduce_koshien_runs_all_five_experiments() {
     }
     for experiment in ["1", "3"] {
         for setting in ["2001", "today"] {
-            let mean = here(&document, experiment, setting, "concurrent connections, mean");
-            assert!(mean < 1.5, "{experiment}, {setting}: {mean} connections in process");
+            let mean = measured(&document, experiment, setting, "concurrent connections, mean");
+            assert!(mean < 1.5, "{experiment}, {setting}: {mean} concurrent connections");
         }
     }
     for setting in ["2001", "today"] {
-        let ratio = here(&document, "5 over 2", setting, "concurrent connections, ratio");
+        let ratio = measured(&document, "5 over 2", setting, "concurrent connections, ratio");
         assert!((2.25 * 0.9..2.25 * 1.1).contains(&ratio), "{setting}: {ratio}");
     }
 }

@@ -1,5 +1,5 @@
-//! The caches of the school gateway study in short: squid in the testbed, with CPU and memory limits. On a busy machine
-//! rates are meaningless; every part must run, and the document must be consistent.
+//! A short reproduction of the caches of the school gateway study: squid in the testbed, with CPU and memory limits. On
+//! a busy machine rates are meaningless; every part must run, and the document must be consistent.
 
 use std::fs;
 
@@ -26,9 +26,9 @@ fn reproduce_gateway_measures_a_point_and_a_class() {
         (Some("32.6"), Some("48.8"))
     );
     // 200/s were offered; 4 % of a core do not achieve them, and the achieved rate never exceeds the offered one.
-    let here = small("responses per second, unconverted")["measured"].as_f64().unwrap();
-    assert!(here > 0.0 && here < 260.0, "{document:#}");
-    assert!((small("responses per second, over F")["measured"].as_f64().unwrap() * 10.0 - here).abs() < 1e-6);
+    let measured = small("responses per second, unconverted")["measured"].as_f64().unwrap();
+    assert!(measured > 0.0 && measured < 260.0, "{document:#}");
+    assert!((small("responses per second, over F")["measured"].as_f64().unwrap() * 10.0 - measured).abs() < 1e-6);
     // The CPU limit holds, except for the overrun of one period.
     let used = small("CPU used, of its limit")["measured"].as_f64().unwrap();
     assert!(used < 130.0, "{used} % of the share");
@@ -46,7 +46,7 @@ fn reproduce_gateway_measures_a_point_and_a_class() {
 
 #[test]
 fn invalid_options_of_reproduce_gateway_are_refused() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     for arguments in [
         &["-r", "7/s"][..],
         &["-d", "1s"],

@@ -1,5 +1,6 @@
-//! The experiments of transparent monitoring in short, with real curl, nginx and Apache. On a busy machine costs are
-//! meaningless; every vantage point must have seen every transfer, and the components must add up.
+//! Short reproductions of the experiments of transparent monitoring, with real curl, nginx and Apache. On a busy
+//! machine costs are meaningless; every vantage point must have recorded every transfer, and the components must add
+//! up.
 
 use std::fs;
 
@@ -7,14 +8,14 @@ use serde_json::Value;
 
 use crate::support::workspace::Workspace;
 
-fn here(document: &Value, setting: &str, quantity: &str) -> f64 {
+fn measured(document: &Value, setting: &str, quantity: &str) -> f64 {
     let rows = document["reproduce"]["rows"].as_array().unwrap();
     let row = rows.iter().find(|row| row["setting"] == setting && row["quantity"] == quantity);
     let row = row.unwrap_or_else(|| panic!("no row {setting}, {quantity} in {document:#}"));
     row["measured"].as_f64().unwrap_or_else(|| panic!("no figure in {row:#}"))
 }
 
-/// What the checks of this name say, by run.
+/// States of the checks with this name, by run.
 fn states<'a>(document: &'a Value, name: &str) -> Vec<&'a str> {
     let checks = document["validity"]["checks"].as_array().unwrap().iter();
     let named = checks.filter(|check| check["name"].as_str().unwrap().ends_with(name));
@@ -38,9 +39,10 @@ fn times_of_client_wire_and_log_agree() {
     ]);
     assert_eq!(states(&document, ": transfers seen at all three vantage points"), ["ok", "ok"], "{document:#}");
     for server in ["nginx", "Apache"] {
-        let of = |quantity: &str| here(&document, server, quantity);
+        let of = |quantity: &str| measured(&document, server, quantity);
         assert!(of("transfers") >= 2.0, "{document:#}");
-        // 100 KB at 1.5 Mbit/s and two round trips cannot be faster, and the log cannot have more of it than there was.
+        // Lower bound: 100 KB at 1.5 Mbit/s and two round trips. The time in the log cannot exceed the time at the
+        // client.
         let (tc, log, difference) =
             (of("client's Tc, mean"), of("processing time in the log, mean"), of("difference, mean"));
         assert!(tc > 0.55 && log >= 0.0 && difference > 0.0, "{server}: {tc} {log} {difference}");
@@ -51,7 +53,7 @@ fn times_of_client_wire_and_log_agree() {
         });
         let parts: f64 = parts.map(|row| row["measured"].as_f64().unwrap()).sum();
         assert!((parts - difference).abs() < 1e-6, "{server}: the parts are {parts} of {difference} s");
-        assert!(of("of that: set-up") >= 0.010, "a round trip is in the set-up");
+        assert!(of("of that: set-up") >= 0.010, "the set-up includes a round trip");
     }
     let html = fs::read_to_string(&page).unwrap();
     assert!(html.contains("time at the client, and time in the log") && html.contains("up to about 28"));
@@ -65,11 +67,11 @@ fn reproduce_transparent_runs_with_and_without_the_tap() {
     assert_eq!(states(&document, ": complete responses on the wire"), ["ok"; 4], "{document:#}");
     assert_eq!(states(&document, ": exchanges seen by the tap"), ["ok"; 2], "{document:#}");
     assert_eq!(document["reproduce"]["runs"].as_array().unwrap().len(), 4);
-    // 100 KB and its head cannot come over 10 Mbit/s any faster, with the tap or without.
+    // Lower bound with and without the tap: 100 KB and its head at 10 Mbit/s.
     for quantity in ["throughput without the tap", "throughput with the tap"] {
-        let mb_per_s = here(&document, "10 Mbit/s, 100 KB", quantity);
+        let mb_per_s = measured(&document, "10 Mbit/s, 100 KB", quantity);
         assert!((0.1..1.25).contains(&mb_per_s), "{quantity}: {mb_per_s} MB/s");
-        assert!(here(&document, "no limit, 10 MB", quantity) > 1.25, "{quantity}");
+        assert!(measured(&document, "no limit, 10 MB", quantity) > 1.25, "{quantity}");
     }
     let id = document["run"]["id"].as_str().unwrap();
     let text = workspace.run(&["report", id]).stdout;

@@ -1,5 +1,5 @@
-//! What we write is read by programs that are not ours: promtool and a Prometheus, an OpenTelemetry receiver (rotel), DuckDB
-//! and polars, a Jupyter kernel, a decoder of fortio's types. Each finds the numbers of summary.json.
+//! Other programs read Yamabiko's files and exports: promtool and Prometheus, an OpenTelemetry receiver (rotel), DuckDB
+//! and polars, a Jupyter kernel, and a decoder of fortio's types. Each gets the numbers of summary.json.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -11,21 +11,21 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use nix::sys::signal::Signal;
 
 use crate::support::readers::{self, Prometheus, own_address, promtool, python};
-use crate::support::servers::{bench, own};
+use crate::support::servers::{bench, yamabiko_serve};
 use crate::support::workspace::{Workspace, str_of, wait_until};
 use serde_json::Value;
 
 use super::live::Page;
 
 /// A workspace with a run that has a path, a capture and a server, its document and its folder. All tests share one
-/// run: it is made once and passed from workspace to workspace.
+/// run, which is measured once and imported into each workspace.
 fn with_a_run() -> (Workspace, Value, PathBuf) {
-    static MADE: OnceLock<Vec<u8>> = OnceLock::new();
-    let workspace = Workspace::beside();
+    static RUN_ARCHIVE: OnceLock<Vec<u8>> = OnceLock::new();
+    let workspace = Workspace::concurrent_as_root();
     let archive = workspace.file("run.tar.gz");
-    let made = MADE.get_or_init(|| {
+    let made = RUN_ARCHIVE.get_or_init(|| {
         let options = "--path koshien-2001 --clients 100 --rate 110/s --close -d 4s --warmup 0s --json";
-        let document = workspace.run_json(&bench(&own(&workspace), options));
+        let document = workspace.run_json(&bench(&yamabiko_serve(&workspace), options));
         workspace.run(&["runs", "export", "last", str_of(&archive)]).success();
         fs::remove_dir_all(document["run"]["dir"].as_str().unwrap()).unwrap();
         fs::read(&archive).unwrap()
@@ -59,8 +59,8 @@ fn failed(document: &Value) -> f64 {
     document["load"]["failed"].as_object().unwrap().values().map(|count| count.as_f64().unwrap()).sum()
 }
 
-/// Prometheus' figures of the run, compared with its document.
-fn holds_the_run(prometheus: &Prometheus, document: &Value, at_s: f64) {
+/// Asserts that Prometheus has the figures of the run's document.
+fn assert_has_run(prometheus: &Prometheus, document: &Value, at_s: f64) {
     let (offered, completed) = (number(document, "/load/offered_requests"), number(document, "/load/completed"));
     assert_eq!(prometheus.one("yamabiko_requests_offered_total", at_s), offered);
     assert_eq!(prometheus.one("sum(yamabiko_requests_total)", at_s), completed + failed(document));
@@ -68,7 +68,7 @@ fn holds_the_run(prometheus: &Prometheus, document: &Value, at_s: f64) {
     assert_eq!(prometheus.one("yamabiko_response_time_seconds_bucket{le=\"+Inf\"}", at_s), completed);
     let p99 = prometheus.one("yamabiko_measured_response_time_percentile_seconds{percentile=\"99\"}", at_s);
     assert!((p99 * 1e9 / number(document, "/load/response_time_ns/p99") - 1.0).abs() < 1e-9, "{p99}");
-    // Its own estimate from the buckets: as close as they are narrow.
+    // Prometheus estimates quantiles from the buckets, as exactly as the buckets are narrow.
     let estimate = prometheus.one("histogram_quantile(0.5, yamabiko_response_time_seconds_bucket)", at_s);
     let p50 = number(document, "/load/response_time_ns/p50") / 1e9;
     assert!(estimate > p50 / 2.6 && estimate < p50 * 2.6, "{estimate} for {p50}");
@@ -93,8 +93,8 @@ fn promtool_accepts_the_export_and_backfills_prometheus() {
     assert_eq!(made.code, Some(0), "{made}");
     let prometheus = Prometheus::start(&workspace, &storage, &[]);
     let at_s = end_s(&workspace);
-    holds_the_run(&prometheus, &document, at_s);
-    // Every second is there, not only the last.
+    assert_has_run(&prometheus, &document, at_s);
+    // Every second is stored, not only the last one.
     let seconds = prometheus.one("count_over_time(yamabiko_requests_offered_total[1m])", at_s);
     assert!(seconds >= number(&document, "/run/duration_s"), "{seconds}");
 }
@@ -106,26 +106,26 @@ fn prometheus_returns_the_figures_sent_by_remote_write() {
     let url = format!("http://{}/api/v1/write", prometheus.address);
     workspace.run(&["export", "last", "--remote-write", &url]).success();
     let at_s = end_s(&workspace);
-    holds_the_run(&prometheus, &document, at_s);
-    // After its end the run's lines end.
+    assert_has_run(&prometheus, &document, at_s);
+    // The time series end with the run.
     assert!(prometheus.query("yamabiko_requests_offered_total", at_s + 5.0).is_empty());
     // Prometheus can evaluate every query of the dashboard.
     let board: Value =
         serde_json::from_str(&fs::read_to_string(readers::repository("examples/grafana/yamabiko.json")).unwrap())
             .unwrap();
-    let mut answered = 0;
+    let mut with_result = 0;
     for panel in board["panels"].as_array().unwrap() {
         for target in panel["targets"].as_array().into_iter().flatten() {
             let query = target["expr"].as_str().unwrap().replace("$run", ".*").replace("$__rate_interval", "1m");
-            // A level that had no value in the last seconds has ended by then.
+            // A gauge without a value in the last seconds has ended.
             let moments = [at_s, at_s - 3.0];
-            answered += usize::from(moments.iter().any(|&at_s| !prometheus.query(&query, at_s).is_empty()));
+            with_result += usize::from(moments.iter().any(|&at_s| !prometheus.query(&query, at_s).is_empty()));
         }
     }
-    assert!(answered > 25, "{answered} queries of the dashboard have an answer");
-    // It accepts nothing twice, reports that, and has lost nothing.
+    assert!(with_result > 25, "{with_result} queries of the dashboard have a result");
+    // Prometheus refuses repeated data, reports that, and loses no data.
     workspace.run(&["export", "last", "--remote-write", &url]).refused(2, &["was sent before"]);
-    holds_the_run(&prometheus, &document, at_s);
+    assert_has_run(&prometheus, &document, at_s);
 }
 
 #[test]
@@ -133,16 +133,19 @@ fn prometheus_scrapes_the_live_page_of_a_finished_run() {
     let (workspace, document, _) = with_a_run();
     let page = Page::open(&workspace, &["last"]);
     let prometheus = Prometheus::start(&workspace, &workspace.file("tsdb"), &[page.address().parse().unwrap()]);
-    wait_until("it has scraped", || !prometheus.query("yamabiko_requests_offered_total", now_s()).is_empty());
-    holds_the_run(&prometheus, &document, now_s());
+    wait_until("Prometheus has scraped the page", || {
+        !prometheus.query("yamabiko_requests_offered_total", now_s()).is_empty()
+    });
+    assert_has_run(&prometheus, &document, now_s());
     assert_eq!(prometheus.one("up", now_s()), 1.0);
 }
 
 #[test]
 fn prometheus_scrapes_the_live_page_of_a_running_run() {
-    let workspace = Workspace::beside();
-    let run = workspace.start(&bench(&own(&workspace), "--rtt 20ms --clients 20 --rate 100/s --close -d 300s --json"));
-    wait_until("the run has its folder", || {
+    let workspace = Workspace::concurrent_as_root();
+    let run = workspace
+        .start(&bench(&yamabiko_serve(&workspace), "--rtt 20ms --clients 20 --rate 100/s --close -d 300s --json"));
+    wait_until("the run has a folder", || {
         fs::read_dir(workspace.runs()).unwrap().flatten().any(|run| run.path().join("progress.json").exists())
     });
     let page = Page::open(&workspace, &["last"]);
@@ -150,12 +153,12 @@ fn prometheus_scrapes_the_live_page_of_a_running_run() {
     let offered = || prometheus.query("yamabiko_requests_offered_total", now_s()).first().map_or(0.0, |one| one.1);
     wait_until("requests are counted", || offered() > 0.0);
     let before = offered();
-    wait_until("and more of them", || offered() > before + 100.0);
+    wait_until("more requests are counted", || offered() > before + 100.0);
     run.signal(Signal::SIGINT);
     let document = run.finish().json();
     let all = number(&document, "/load/offered_requests");
     // Warm-up included.
-    wait_until("all of them", || offered() >= all);
+    wait_until("all requests are counted", || offered() >= all);
     assert_eq!(prometheus.one("count(up == 1)", now_s()), 1.0);
 }
 
@@ -168,7 +171,7 @@ fn an_opentelemetry_receiver_gets_the_figures_of_a_run() {
     let (workspace, document, _) = with_a_run();
     let (http, grpc) = (own_address(4318), own_address(4317));
     let mut command = Command::new(readers::folder().join("venv/bin/python"));
-    // The agent's binary is inside the package.
+    // The receiver's binary is inside the Python package.
     let find = "import os, rotel, sys; agent = os.path.join(os.path.dirname(rotel.__file__), 'rotel-agent'); os.execv(agent, [agent] + sys.argv[1:])";
     command.args([
         "-c",
@@ -227,7 +230,7 @@ fn duckdb_and_polars_read_every_table() {
     for name in ["requests", "series", "server_series", "connections", "wire_requests", "watch_series"] {
         assert!(tables.contains(name), "{name} of {tables:?}");
     }
-    // The columns are those that the page of columns lists.
+    // The columns are those that docs/concepts/columns.md lists.
     let page = workspace.run(&["runs", "columns"]).stdout;
     for (name, table) in found.as_object().unwrap() {
         assert_eq!((&table["agree"], &table["columns"]), (&Value::from(true), &table["polars_columns"]), "{name}");
@@ -247,7 +250,7 @@ fn duckdb_and_polars_read_every_table() {
     assert_eq!(number(&found, "/connections/rows"), number(&found, "/watch_series/sums/connections_opened"));
     assert!(number(&found, "/watch_series/sums/packets") >= number(&document, "/watch/packets"));
     assert_eq!(number(&found, "/requests/p99"), number(&found, "/requests/polars_p99"));
-    // Histograms keep three digits.
+    // Histograms have three significant digits.
     let p99 = number(&document, "/load/response_time_ns/p99") / number(&found, "/requests/p99");
     assert!((0.999..1.01).contains(&p99), "{p99}");
 }
@@ -259,7 +262,7 @@ fn the_example_notebook_runs_and_draws_charts() {
     python(&workspace, &folder.join("make.py"), &["--check"], &[]);
     let figures = workspace.file("figures");
     fs::create_dir(&figures).unwrap();
-    // A kernel draws into the notebook; a script has no window.
+    // A notebook kernel draws figures; a script has no window.
     let variables = [("YAMABIKO_RUN", str_of(&dir)), ("YAMABIKO_FIGURES", str_of(&figures)), ("MPLBACKEND", "agg")];
     let script = python(&workspace, &folder.join("yamabiko.py"), &[], &variables);
     for name in ["in_process", "by_percentile", "round_trips", "over_time"] {
@@ -275,13 +278,14 @@ fn the_example_notebook_runs_and_draws_charts() {
     assert!(run.stdout.contains("4 figures"), "{run}");
     for output in [&script, &run] {
         let completed = format!("{:.1}", number(&document, "/load/completed"));
-        // Both columns: counted from the rows, and taken from the document.
+        // Both columns of the table: counted from the rows, and read from the document.
         let line = output.stdout.lines().find(|line| line.contains("completed")).unwrap_or_else(|| panic!("{output}"));
         assert_eq!(line.matches(&completed).count(), 2, "{line}");
     }
 }
 
-/// Debian and PyPI have no fortio: a script does what its decoder does, with the types that fortio documents.
+/// Neither Debian nor PyPI packages fortio: a script decodes the JSON like fortio, with the types that fortio
+/// documents.
 #[test]
 fn fortio_reads_the_exported_json() {
     let (workspace, document, _) = with_a_run();
@@ -294,7 +298,7 @@ fn fortio_reads_the_exported_json() {
     assert_eq!(&read["ret_codes"]["200"], &document["load"]["status"]["200"]);
     assert_eq!(number(&read, "/actual_qps"), number(&document, "/load/achieved_rate_per_s"));
     assert!((number(&read, "/max") * 1e9 / number(&document, "/load/response_time_ns/max") - 1.0).abs() < 0.001);
-    // Its interpolation in our buckets comes to our percentile.
+    // fortio's interpolation in the exported buckets gives the run's percentile.
     let p99 = number(&read, "/p99") * 1e9 / number(&document, "/load/response_time_ns/p99");
     assert!((0.99..1.01).contains(&p99), "{p99}");
 }

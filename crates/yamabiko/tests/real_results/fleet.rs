@@ -1,6 +1,6 @@
-//! The manager's page in a real browser, with two hundred agents that are made up: figures are the API's, what an operator sets arrives, words of
-//! agents are words, nothing is complained of, and no request leaves the page. Pictures of it are left in the folder that
-//! `YAMABIKO_SHOTS` names, for somebody to look at.
+//! The manager's page in a real browser, with two hundred simulated agents: figures equal the API's, settings reach the
+//! agents, text of agents is escaped, the console has no errors, and the page sends no requests to other hosts.
+//! Screenshots are written to the folder in `YAMABIKO_SHOTS`.
 
 #[allow(dead_code, reason = "others use the rest of it")]
 #[path = "../../../manager/tests/support/scripted.rs"]
@@ -42,7 +42,7 @@ impl Manager {
         Manager::start_with_page(workspace, "127.0.0.1:0")
     }
 
-    /// The same, with its page at this address.
+    /// Starts a manager with its page at this address.
     fn start_with_page(workspace: &Workspace, page: &str) -> Manager {
         let data = workspace.file("data");
         let folder = data.to_str().unwrap();
@@ -52,14 +52,14 @@ impl Manager {
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut url = |name: &str| {
             let line = lines.next().unwrap().unwrap();
-            let url = line.strip_prefix(name).unwrap_or_else(|| panic!("{line:?} is not of {name}"));
+            let url = line.strip_prefix(name).unwrap_or_else(|| panic!("{line:?} does not begin with {name}"));
             url.trim().to_owned()
         };
         let (agents_url, page_url) = (url("agents"), url("page"));
         Manager { child, agents_url, page_url, data }
     }
 
-    /// Where the page listens.
+    /// Scheme, address and port of the page.
     fn origin(&self) -> String {
         self.page_url.splitn(4, '/').take(3).collect::<Vec<_>>().join("/")
     }
@@ -72,7 +72,7 @@ impl Drop for Manager {
     }
 }
 
-/// An agent and its way to the manager.
+/// A simulated agent and its connection to the manager.
 struct Sender {
     agent: ScriptedAgent,
     post: Post,
@@ -92,7 +92,7 @@ impl Sender {
         Sender { agent, post }
     }
 
-    fn say(&self, what: &str, body: &impl Serialize) -> Value {
+    fn post(&self, what: &str, body: &impl Serialize) -> Value {
         let body = serde_json::to_vec(body).unwrap();
         let reply = self.post.exchange(&format!("/{what}"), &body, &[("content-type", "application/json")]).unwrap();
         assert_eq!(reply.status, 200, "{what}: {}", String::from_utf8_lossy(&reply.body));
@@ -101,7 +101,7 @@ impl Sender {
 
     fn see(&mut self, from_ns: u64, until_ns: u64, every_ns: u64) -> Value {
         let batch = self.agent.batch(from_ns, until_ns, every_ns, until_ns);
-        self.say("batches", &batch)
+        self.post("batches", &batch)
     }
 }
 
@@ -113,31 +113,35 @@ fn now_ns() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64
 }
 
-fn shot(name: &str) -> PathBuf {
+fn screenshot_file(name: &str) -> PathBuf {
     let folder = std::env::var_os("YAMABIKO_SHOTS").map_or_else(|| env!("CARGO_TARGET_TMPDIR").into(), PathBuf::from);
     fs::create_dir_all(&folder).unwrap();
     folder.join(format!("fleet-{name}.png"))
 }
 
 /// No console errors, and no requests to other hosts.
-fn is_clean(tab: &mut Tab<'_>, manager: &Manager) {
-    assert_eq!(tab.complaints(), Vec::<String>::new());
+fn assert_clean(tab: &mut Tab<'_>, manager: &Manager) {
+    assert_eq!(tab.errors_and_warnings(), Vec::<String>::new());
     for url in tab.requests() {
         assert!(url.starts_with(&manager.origin()) || url.starts_with("data:,"), "{url}");
     }
-    assert_eq!(tab.value("document.documentElement.scrollWidth <= innerWidth"), true, "nothing hangs over the edge");
+    assert_eq!(
+        tab.value("document.documentElement.scrollWidth <= innerWidth"),
+        true,
+        "the page is not wider than the window"
+    );
 }
 
-/// Asks the API from within the page.
+/// Calls the API from the page's script context.
 fn api(tab: &mut Tab<'_>, path: &str) -> Value {
     tab.value(&format!("fetch('api/1/{path}').then((answer) => answer.json())"))
 }
 
-/// Waits until a promise gives true.
+/// Waits until a JavaScript promise resolves to true.
 fn wait_until_so(tab: &mut Tab<'_>, expression: &str) {
     let deadline = Instant::now() + TEST_TIMEOUT;
     while tab.value(expression) != true {
-        assert!(Instant::now() < deadline, "waited in vain for {expression}");
+        assert!(Instant::now() < deadline, "timeout waiting for {expression}");
         thread::sleep(Duration::from_millis(50));
     }
 }
@@ -157,7 +161,7 @@ fn the_fleet_page_shows_and_configures_two_hundred_agents() {
     let made = agents(AGENTS, now - 30 * 3600 * SECOND_NS);
     let mut senders: Vec<Sender> = made.into_iter().map(|agent| Sender::new(agent, &manager, &data)).collect();
     for sender in &mut senders {
-        sender.say("hello", &sender.agent.hello(now));
+        sender.post("hello", &sender.agent.hello(now));
         let (name, group) = (sender.agent.name.clone(), sender.agent.group);
         data.change(|index| settings::set_group(index, &name, group, now)).unwrap();
         sender.see(now - 3000 * SECOND_NS, now, 60 * SECOND_NS);
@@ -171,18 +175,18 @@ fn the_fleet_page_shows_and_configures_two_hundred_agents() {
     tab.open(&manager.page_url);
     tab.wait_for("document.body.dataset.ready");
     tab.wait_for(&format!("document.querySelectorAll('#agents-table tbody tr').length === {AGENTS}"));
-    // The rows come into files within seconds; then every agent that is a client has a line.
+    // Rows are written to files within seconds; then every agent that is a client has a line.
     tab.wait_for("document.querySelectorAll('#agents-table .c-p99 svg').length > 100");
-    tab.shoot(&shot("agents-desktop"), false);
+    tab.screenshot(&screenshot_file("agents-desktop"), false);
 
-    // Figures are the API's. A silent agent counts as away after some time: so the test repeats until both show the
-    // same state.
+    // The figures equal the API's. A silent agent counts as away after some time, so the test repeats until page and
+    // API show the same state.
     wait_until_so(
         &mut tab,
         "fetch('api/1/agents?state=connected').then((answer) => answer.json()).then(({ all }) => \
          document.getElementById('title').textContent === `${all} of 200 agents are connected`)",
     );
-    // Everything is in a file, so that nothing changes between two questions.
+    // All rows are in a file, so that nothing changes between two requests.
     wait_until_so(
         &mut tab,
         "fetch('api/1/health').then((answer) => answer.json()).then(({ queue }) => queue.rows === 0)",
@@ -202,7 +206,7 @@ fn the_fleet_page_shows_and_configures_two_hundred_agents() {
         );
         attempts += group["whole"]["attempts"].as_u64().unwrap();
     }
-    let said = tab.value("document.getElementById('quality-said').textContent");
+    let summary = tab.value("document.getElementById('quality-summary').textContent");
     let grouped = attempts
         .to_string()
         .as_bytes()
@@ -211,14 +215,14 @@ fn the_fleet_page_shows_and_configures_two_hundred_agents() {
         .map(|part| str::from_utf8(part).unwrap())
         .collect::<Vec<_>>()
         .join(",");
-    assert!(said.as_str().unwrap().starts_with(&format!("{grouped} attempts")), "{said}");
+    assert!(summary.as_str().unwrap().starts_with(&format!("{grouped} attempts")), "{summary}");
     tab.wait_for("document.querySelectorAll('#quality-charts canvas').length === 5");
     tab.value("document.querySelectorAll('#quality-charts details').forEach((details) => (details.open = true))");
     tab.wait_for("document.querySelectorAll('#quality-charts table tbody tr').length > 100");
     tab.value("document.querySelectorAll('#quality-charts details').forEach((details) => (details.open = false))");
-    tab.shoot(&shot("quality-desktop"), true);
+    tab.screenshot(&screenshot_file("quality-desktop"), true);
 
-    // Words are words.
+    // Text of agents is shown as text.
     let hostile = senders[HOSTILE_AT].agent.name.clone();
     go(&mut tab, &format!("#agent?name={hostile}"));
     tab.wait_for(&format!("document.getElementById('agent-programs').textContent.includes({HOSTILE_PROGRAM:?})"));
@@ -228,22 +232,22 @@ fn the_fleet_page_shows_and_configures_two_hundred_agents() {
     assert_eq!(tab.value("window.ran === undefined"), true);
 
     // A setting arrives at the agent, and the page shows when.
-    let told = &mut senders[0];
-    go(&mut tab, &format!("#agent?name={}", told.agent.name));
+    let configured = &mut senders[0];
+    go(&mut tab, &format!("#agent?name={}", configured.agent.name));
     tab.wait_for("document.querySelector('#agent-settings input[name=share]')?.value === '100'");
     tab.value(
         "(() => { const share = document.querySelector('#agent-settings input[name=share]'); share.focus(); share.value = '25'; \
          share.closest('form').requestSubmit(); })()",
     );
-    tab.wait_for("document.querySelector('#agent-settings .said').textContent.startsWith('Stored as version 2')");
-    let stored = told.see(now, now_ns(), 60 * SECOND_NS);
+    tab.wait_for("document.querySelector('#agent-settings .summary').textContent.startsWith('Stored as version 2')");
+    let stored = configured.see(now, now_ns(), 60 * SECOND_NS);
     assert_eq!((&stored["settings"]["version"], &stored["settings"]["share"]), (&json!(2), &json!(0.25)));
     let at = now_ns();
-    let batch = tap_protocol::Batch { settings: 2, ..told.agent.batch(at, at, 1, at) };
-    told.say("batches", &batch);
+    let batch = tap_protocol::Batch { settings: 2, ..configured.agent.batch(at, at, 1, at) };
+    configured.post("batches", &batch);
     tab.wait_for("document.getElementById('agent-goes-by').textContent === 'The agent uses version 2.'");
-    tab.shoot(&shot("agent-desktop"), true);
-    is_clean(&mut tab, &manager);
+    tab.screenshot(&screenshot_file("agent-desktop"), true);
+    assert_clean(&mut tab, &manager);
     drop(tab);
 
     for (name, (width, height), is_dark) in
@@ -264,12 +268,12 @@ fn the_fleet_page_shows_and_configures_two_hundred_agents() {
         ] {
             go(&mut tab, hash);
             let view = hash[1..].split('?').next().unwrap();
-            // The page got its data.
+            // The page has received its data.
             tab.wait_for(&format!("document.querySelector('#view-{view} table, #view-{view} .note')"));
             assert_eq!(tab.value("document.documentElement.scrollWidth <= innerWidth"), true, "{name} {hash}");
-            tab.shoot(&shot(&format!("{view}-{name}")), false);
+            tab.screenshot(&screenshot_file(&format!("{view}-{name}")), false);
         }
-        is_clean(&mut tab, &manager);
+        assert_clean(&mut tab, &manager);
     }
 }
 
@@ -281,7 +285,7 @@ fn the_fleet_page_works_by_keyboard_and_reconnects() {
     let mut tab = browser.tab(DESKTOP.0, DESKTOP.1, false);
     tab.open(&manager.page_url);
     tab.wait_for("document.body.dataset.ready && document.getElementById('title').textContent === 'No agent yet'");
-    // To the tokens, and one is made.
+    // Go to the tokens and create one.
     let mut steps = 0;
     while tab.value("document.activeElement.hash === '#tokens'") != true {
         tab.press("Tab");
@@ -296,11 +300,11 @@ fn the_fleet_page_works_by_keyboard_and_reconnects() {
     tab.press("Enter");
     tab.wait_for("!document.getElementById('view-tokens').hidden");
     tab.press("Tab");
-    tab.ask("Input.insertText", json!({ "text": "shop-7" }));
+    tab.call("Input.insertText", json!({ "text": "shop-7" }));
     tab.press("Enter");
     tab.wait_for("/^shop-7\\.[A-Za-z0-9_-]{43}$/.test(document.getElementById('tokens-text').textContent)");
     tab.wait_for("document.querySelectorAll('#tokens-table tbody tr').length === 1");
-    // It is shown once.
+    // A new token is shown once.
     go(&mut tab, "#agents");
     go(&mut tab, "#tokens");
     assert_eq!(
@@ -310,15 +314,15 @@ fn the_fleet_page_works_by_keyboard_and_reconnects() {
         true
     );
     tab.wait_for("document.getElementById('title').textContent === '0 of 1 agents are connected'");
-    // Landmarks and names for what can be worked.
+    // Landmarks, and names of the controls.
     assert_eq!(tab.value("document.querySelectorAll('main, header, footer, nav, h1').length"), 5);
     assert_eq!(
         tab.value("[...document.querySelectorAll('input, select')].every((one) => one.closest('label') || one.getAttribute('aria-label'))"),
         true
     );
     assert_eq!(tab.value("[...document.querySelectorAll('button')].every((one) => one.textContent.trim())"), true);
-    is_clean(&mut tab, &manager);
-    // The manager is killed, and back where it was, under the same secret.
+    assert_clean(&mut tab, &manager);
+    // The manager is killed and restarted at the same address with the same secret.
     let (url, address) = (manager.page_url.clone(), manager.origin().replace("http://", ""));
     drop(manager);
     tab.wait_for("!document.getElementById('lost').hidden");

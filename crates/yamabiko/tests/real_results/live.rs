@@ -1,5 +1,5 @@
-//! The live page in a real browser, while a run goes: graphs move, figures are those of summary.json, nothing is complained of, and no
-//! request leaves the page. Pictures of it are left in the folder that `YAMABIKO_SHOTS` names, for somebody to look at.
+//! The live page in a real browser during a run: charts change, figures equal summary.json, the console has no errors,
+//! and the page sends no requests to other hosts. Screenshots are written to the folder in `YAMABIKO_SHOTS`.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::support::browser::{Browser, Tab};
 use crate::support::hostile;
-use crate::support::servers::{bench, own};
+use crate::support::servers::{bench, yamabiko_serve};
 use crate::support::workspace::{Running, TEST_TIMEOUT, Workspace, str_of, wait_until};
 use hostile::Hostile;
 
@@ -34,7 +34,7 @@ impl Page {
         Page { child, url }
     }
 
-    /// Where it listens.
+    /// Address and port of the page.
     pub fn address(&self) -> &str {
         self.url.trim_start_matches("http://").split('/').next().unwrap()
     }
@@ -47,8 +47,8 @@ impl Drop for Page {
     }
 }
 
-/// Where a picture goes.
-fn shot(name: &str) -> PathBuf {
+/// The file of a screenshot.
+fn screenshot_file(name: &str) -> PathBuf {
     let folder = std::env::var_os("YAMABIKO_SHOTS").map_or_else(|| env!("CARGO_TARGET_TMPDIR").into(), PathBuf::from);
     fs::create_dir_all(&folder).unwrap();
     folder.join(format!("live-{name}.png"))
@@ -58,28 +58,28 @@ const DESKTOP: (u32, u32) = (1280, 900);
 const PHONE: (u32, u32) = (390, 844);
 
 /// No console errors, and no requests to other hosts.
-fn is_clean(tab: &mut Tab<'_>, page: &Page) {
-    assert_eq!(tab.complaints(), Vec::<String>::new());
+fn assert_clean(tab: &mut Tab<'_>, page: &Page) {
+    assert_eq!(tab.errors_and_warnings(), Vec::<String>::new());
     let origin = format!("http://{}/", page.address());
     for url in tab.requests() {
         assert!(url.starts_with(&origin) || url.starts_with("data:,"), "{url}");
     }
-    // Nothing hangs over the edge.
+    // The page is not wider than the window.
     assert_eq!(tab.value("document.documentElement.scrollWidth <= innerWidth"), true);
 }
 
-/// The bytes of every chart that is drawn, as one string.
+/// The bytes of every drawn chart, as one string.
 const DRAWN: &str = "[...document.querySelectorAll('canvas')].map((canvas) => canvas.toDataURL()).join()";
 
-/// Charts are drawn when they come into sight: shows the page all of itself. A run that goes on may get another chart meanwhile,
-/// so it is done until all are drawn.
+/// Scrolls through the page until all charts are drawn: charts are drawn when they become visible, and a running run
+/// can get further charts.
 fn scroll_through(tab: &mut Tab<'_>) {
     let deadline = Instant::now() + TEST_TIMEOUT;
     let script = "(async () => { for (let y = 0; y < document.body.scrollHeight; y += 400) { scrollTo(0, y); \
                   await new Promise(requestAnimationFrame); await new Promise(requestAnimationFrame); } scrollTo(0, 0); \
                   return [...document.querySelectorAll('figure[data-id]')].every((figure) => figure.querySelector('canvas')); })()";
     while tab.value(script) != true {
-        assert!(Instant::now() < deadline, "charts that are not drawn");
+        assert!(Instant::now() < deadline, "all charts are drawn before the timeout");
     }
 }
 
@@ -99,9 +99,9 @@ fn id_of_the_run(workspace: &Workspace, running: &mut Running) -> String {
 
 #[test]
 fn the_live_page_shows_a_running_and_a_finished_run() {
-    let workspace = Workspace::beside();
+    let workspace = Workspace::concurrent_as_root();
     let options = "--path koshien-2001 --clients 100 --rate 200/s --close -d 300s --warmup 2s --json";
-    let mut running = workspace.start(&bench(&own(&workspace), options));
+    let mut running = workspace.start(&bench(&yamabiko_serve(&workspace), options));
     let id = id_of_the_run(&workspace, &mut running);
     let page = Page::open(&workspace, &["last"]);
     let mut browser = Browser::start(&workspace);
@@ -110,7 +110,7 @@ fn the_live_page_shows_a_running_and_a_finished_run() {
     tab.wait_for(&format!("document.getElementById('title').textContent === {id:?}"));
     tab.wait_for("document.querySelectorAll('figure[data-id]').length >= 4");
     tab.wait_for("document.getElementById('status').textContent === 'Measuring'");
-    // Graphs move.
+    // Charts change.
     scroll_through(&mut tab);
     tab.value("document.querySelector('figure[data-id]').scrollIntoView()");
     for _ in 0..2 {
@@ -119,7 +119,7 @@ fn the_live_page_shows_a_running_and_a_finished_run() {
     }
     tab.wait_for("document.querySelector('#progress progress').value > 0.03");
     scroll_through(&mut tab);
-    tab.shoot(&shot("going-desktop"), true);
+    tab.screenshot(&screenshot_file("going-desktop"), true);
     {
         let facts = tab.value("[...document.querySelectorAll('#facts dt')].map((name) => name.textContent)");
         assert_eq!(
@@ -128,7 +128,7 @@ fn the_live_page_shows_a_running_and_a_finished_run() {
         );
     }
 
-    // However long the browser took: enough data exist. Measured data stay.
+    // The run is long enough for a slow browser. Measured data stay on the page.
     running.signal(Signal::SIGINT);
     let output = running.finish();
     assert!(matches!(output.code, Some(0 | 3)), "{output}");
@@ -151,13 +151,13 @@ fn the_live_page_shows_a_running_and_a_finished_run() {
     }
     let verdict = tab.value("document.querySelector('#judged strong').textContent");
     assert_eq!(verdict.as_str().unwrap().to_lowercase(), summary["validity"]["verdict"].as_str().unwrap());
-    // Every second of the exact table is on the page, as rows for those who cannot see it.
+    // Every second of the exact table is on the page, also as table rows for screen readers.
     tab.value("document.querySelectorAll('figure details').forEach((details) => (details.open = true))");
     scroll_through(&mut tab);
     tab.wait_for("document.querySelectorAll('figure table').length >= 5");
     tab.value("document.querySelectorAll('figure details').forEach((details) => (details.open = false))");
-    tab.shoot(&shot("ended-desktop"), true);
-    is_clean(&mut tab, &page);
+    tab.screenshot(&screenshot_file("ended-desktop"), true);
+    assert_clean(&mut tab, &page);
     drop(tab);
 
     for (name, (width, height), is_dark) in
@@ -169,19 +169,19 @@ fn the_live_page_shows_a_running_and_a_finished_run() {
             "document.body.dataset.over === 'true' && document.querySelectorAll('figure[data-id]').length >= 4",
         );
         scroll_through(&mut tab);
-        tab.shoot(&shot(name), true);
-        is_clean(&mut tab, &page);
+        tab.screenshot(&screenshot_file(name), true);
+        assert_clean(&mut tab, &page);
     }
 }
 
 #[test]
 fn text_of_a_hostile_server_is_escaped_on_the_live_page() {
-    let (workspace, server) = (Workspace::beside(), Hostile::start());
+    let (workspace, server) = (Workspace::concurrent_as_root(), Hostile::start());
     let wild = "X-Wild: </script><script>window.ran=1</script><img src=x onerror=window.ran=1>";
     let url = server.url("/now-and-then?a=%3Cscript%3Ewindow.ran=1%3C/script%3E");
     let output = workspace.run(&["bench", &url, &server.url("/ok/1000"), "-n", "200", "-H", wild, "--json"]);
     assert!(matches!(output.code, Some(0 | 3)), "{output}");
-    // Text of a run may be hostile: a run store may come from elsewhere.
+    // Text of a run can be hostile, since run stores can be copied from other hosts.
     let id = output.json()["run"]["id"].as_str().unwrap().to_owned();
     let file = workspace.runs().join(&id).join("summary.json");
     let mut summary: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
@@ -202,12 +202,12 @@ fn text_of_a_hostile_server_is_escaped_on_the_live_page() {
     assert!(words.as_str().unwrap().matches(markup).count() >= 3, "{words}");
     assert_eq!(tab.value("document.querySelectorAll('img, main script, iframe, object').length"), 0);
     assert_eq!(tab.value("window.ran === undefined"), true);
-    is_clean(&mut tab, &page);
+    assert_clean(&mut tab, &page);
 }
 
 #[test]
 fn the_live_page_reconnects_and_works_by_keyboard() {
-    let (workspace, server) = (Workspace::beside(), Hostile::start());
+    let (workspace, server) = (Workspace::concurrent_as_root(), Hostile::start());
     for _ in 0..2 {
         let output = workspace.run(&["bench", &server.url("/ok/1000"), "-n", "300", "--rate", "300/s", "--json"]);
         assert!(matches!(output.code, Some(0 | 3)), "{output}");
@@ -220,28 +220,33 @@ fn the_live_page_reconnects_and_works_by_keyboard() {
     let mut tab = browser.tab(DESKTOP.0, DESKTOP.1, false);
     tab.open(&url);
     tab.wait_for("document.querySelectorAll('#sections a').length === 2");
-    tab.shoot(&shot("list-desktop"), true);
-    is_clean(&mut tab, &first);
-    // The page's process is gone, and back where it was.
+    tab.screenshot(&screenshot_file("list-desktop"), true);
+    assert_clean(&mut tab, &first);
+    // The page's process is killed and restarted at the same address.
     drop(first);
     tab.wait_for("!document.getElementById('lost').hidden");
     let second = Page::open(&workspace, &["--listen", &listen, "--token-file", str_of(&file)]);
     tab.wait_for("document.getElementById('lost').hidden");
 
-    // By the keyboard alone: to the first run of the list, and into it.
+    // With the keyboard only: to the first run of the list, and opening it.
     let mut steps = 0;
     while tab.value("document.activeElement.closest('#sections a') !== null") != true {
         tab.press("Tab");
         steps += 1;
         assert!(steps < 20, "{}", tab.value("document.activeElement.outerHTML"));
         let outline = tab.value("getComputedStyle(document.activeElement).outlineStyle");
-        assert_eq!(outline, "solid", "what has the focus is seen: {}", tab.value("document.activeElement.outerHTML"));
+        assert_eq!(
+            outline,
+            "solid",
+            "the focused element is visible: {}",
+            tab.value("document.activeElement.outerHTML")
+        );
     }
     tab.press("Enter");
     tab.wait_for(
         "location.pathname.startsWith('/correct-horse-battery/run/') && document.body?.dataset.over === 'true'",
     );
-    // Landmarks, headings, and words for what is drawn.
+    // Landmarks, headings, and text alternatives of the charts.
     assert_eq!(tab.value("document.querySelectorAll('main, header, footer, h1').length"), 4);
     assert_eq!(tab.value("document.getElementById('aloud').getAttribute('aria-live')"), "polite");
     tab.wait_for("document.getElementById('aloud').textContent.includes('Achieved')");
@@ -254,18 +259,18 @@ fn the_live_page_reconnects_and_works_by_keyboard() {
     drop(second);
 }
 
-/// A thousand seconds of sixty series, one step after another: every series is drawn. The time is printed and not
-/// judged: it depends on the machine.
+/// A thousand seconds of sixty series, added second by second: every series is drawn. The time is printed but not
+/// checked, since it depends on the machine.
 #[test]
 fn the_live_page_draws_a_long_run_quickly() {
-    let (workspace, server) = (Workspace::beside(), Hostile::start());
+    let (workspace, server) = (Workspace::concurrent_as_root(), Hostile::start());
     let output = workspace.run(&["bench", &server.url("/ok/1000"), "-n", "20", "--json"]);
     assert!(matches!(output.code, Some(0 | 3)), "{output}");
     let page = Page::open(&workspace, &["last"]);
     let mut browser = Browser::start(&workspace);
     let mut tab = browser.tab(DESKTOP.0, DESKTOP.1, false);
-    // A stream of the test in place of the page's.
-    tab.ask(
+    // The test replaces the page's event stream.
+    tab.call(
         "Page.addScriptToEvaluateOnNewDocument",
         serde_json::json!({ "source": "window.EventSource = class extends EventTarget { constructor() { super(); window.stream = this; } close() {} };" }),
     );
@@ -299,7 +304,7 @@ fn the_live_page_draws_a_long_run_quickly() {
     // With the time axis in each legend.
     let drawn = measured["lines"].as_u64().unwrap();
     assert!(drawn >= 12, "{measured}");
-    // What is in sight shows the newest of the seconds.
+    // Visible charts show the newest second.
     assert_eq!(measured["last"][0], "1019 s", "{measured}");
     let median = measured["took"][10].as_f64().unwrap();
     println!("a step of 60 series at 1,000 points: {median:.1} ms in the median, {} ms at most", measured["took"][19]);
@@ -308,9 +313,9 @@ fn the_live_page_draws_a_long_run_quickly() {
 /// A killed run is shown up to its end.
 #[test]
 fn the_live_page_reports_a_killed_run() {
-    let workspace = Workspace::beside();
-    let mut running =
-        workspace.start(&bench(&own(&workspace), "--path koshien-2001 --clients 50 --rate 100/s -d 300s --json"));
+    let workspace = Workspace::concurrent_as_root();
+    let mut running = workspace
+        .start(&bench(&yamabiko_serve(&workspace), "--path koshien-2001 --clients 50 --rate 100/s -d 300s --json"));
     let id = id_of_the_run(&workspace, &mut running);
     let page = Page::open(&workspace, &["last"]);
     let mut browser = Browser::start(&workspace);
@@ -318,7 +323,7 @@ fn the_live_page_reports_a_killed_run() {
     tab.open(&page.url);
     tab.wait_for("document.querySelectorAll('figure[data-id]').length >= 4");
     scroll_through(&mut tab);
-    tab.shoot(&shot("going-phone-dark"), true);
+    tab.screenshot(&screenshot_file("going-phone-dark"), true);
     running.signal(Signal::SIGKILL);
     tab.wait_for("document.getElementById('status').textContent === 'Killed'");
     assert_eq!(tab.value("document.getElementById('title').textContent"), id.as_str());
@@ -326,5 +331,5 @@ fn the_live_page_reports_a_killed_run() {
         tab.value("document.querySelectorAll('canvas').length").as_u64().unwrap() >= 2,
         "what it had is still there"
     );
-    is_clean(&mut tab, &page);
+    assert_clean(&mut tab, &page);
 }

@@ -4,7 +4,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use crate::support::document::count;
-use crate::support::servers::{bench, own};
+use crate::support::servers::{bench, yamabiko_serve};
 use crate::support::workspace::{Workspace, wait_until};
 use schema::{RunPhase, RunProgress, ServerSecond, WatchSecond};
 use store::{RunStore, Tail, read_histogram, read_progress};
@@ -12,7 +12,7 @@ use store::{RunStore, Tail, read_histogram, read_progress};
 #[test]
 fn progress_of_a_run_includes_path_wire_and_server() {
     let workspace = Workspace::new();
-    let server = own(&workspace);
+    let server = yamabiko_serve(&workspace);
     let mut running =
         workspace.start(&bench(&server, "--rtt 20ms --clients 20 --rate 200/s --warmup 1s -d 4s --close --json"));
     let mut dir = None;
@@ -38,7 +38,7 @@ fn progress_of_a_run_includes_path_wire_and_server() {
     }
     let document = running.finish().json();
     assert!(server_rows >= 1 && watch_rows >= 1, "{server_rows} and {watch_rows} rows before the end");
-    let midway = midway.expect("it stood in its measured phase");
+    let midway = midway.expect("a snapshot was in the measured phase");
     let (path, watch) = (midway.path.unwrap(), midway.watch.unwrap());
     assert_eq!((path.clients, path.configured_rtt_ns.p50), (20, 20_000_000));
     assert!(path.packets > 0 && path.bytes > path.packets && path.drops.is_empty(), "{path:?}");
@@ -50,7 +50,7 @@ fn progress_of_a_run_includes_path_wire_and_server() {
     for name in ["path_on_time", "rtt_as_configured", "client_cpu", "server_alive", "wire_capture_drops"] {
         assert!(names.iter().any(|known| known == name), "{name} in {names:?}");
     }
-    // What a page would have to go through the tables for.
+    // Figures that a page would otherwise compute from the tables.
     assert_eq!(read_histogram(&dir, "wire_rtt").unwrap().len(), count(&document, "watch.handshake_rtt_ns.count"));
     assert_eq!(read_histogram(&dir, "wire_service").unwrap().len(), count(&document, "watch.service_time_ns.count"));
     assert_eq!(read_progress(&dir).unwrap().unwrap().phase, RunPhase::Done);

@@ -1,5 +1,5 @@
-//! Shells and readers of manual pages that Debian packages: they take the scripts and pages that the program writes.
-//! (bash, which is everywhere, is in `runs_shell.rs`.)
+//! Shells and manual page readers of Debian accept the scripts and pages that the program writes. (bash, which every
+//! machine has, is tested in `runs_shell.rs`.)
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -16,7 +16,7 @@ fn run(workspace: &Workspace, program: &str, arguments: &[&str]) -> Output {
 
 #[test]
 fn zsh_completes_runs_with_the_generated_script() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     ended(&workspace.runs(), "bench", 0, "yamabiko bench", 1);
     fs::create_dir(workspace.path().join("functions")).unwrap();
     let script = workspace.run(&["completions", "zsh"]).success().stdout;
@@ -37,23 +37,23 @@ fn zsh_completes_runs_with_the_generated_script() {
 
 #[test]
 fn fish_completes_verbs_and_runs() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let run_id = id(&ended(&workspace.runs(), "bench", 0, "yamabiko bench", 1));
-    let offered = |line: &str| {
+    let completions = |line: &str| {
         let script = format!("yamabiko completions fish | source; and complete -C '{line}'");
         let output = run(&workspace, "fish", &["--no-config", "-c", &script]).success();
         assert!(output.stderr.is_empty(), "{output}");
         output.stdout
     };
-    assert!(offered("yamabiko ben").contains("bench"));
-    assert!(offered("yamabiko report 2026").contains(&run_id));
-    assert!(offered("yamabiko runs delete 2026").contains(&run_id));
-    assert!(!offered("yamabiko bench 2026").contains(&run_id));
+    assert!(completions("yamabiko ben").contains("bench"));
+    assert!(completions("yamabiko report 2026").contains(&run_id));
+    assert!(completions("yamabiko runs delete 2026").contains(&run_id));
+    assert!(!completions("yamabiko bench 2026").contains(&run_id));
 }
 
 #[test]
 fn man_pages_have_no_formatting_errors() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let folder = workspace.path().join("man");
     workspace.run(&["man", str_of(&folder)]).success();
     let mut pages: Vec<String> =
@@ -61,7 +61,8 @@ fn man_pages_have_no_formatting_errors() {
     pages.sort();
     assert!(pages.len() > 20, "{pages:?}");
     for page in &pages {
-        // Errors and warnings; a page without a date, since it is made anew with each version, is a matter of style.
+        // Errors and warnings of mandoc. The missing date is only a style message, as the pages are generated for each
+        // version.
         let judged = run(&workspace, "mandoc", &["-Tlint", "-Wwarning", page]);
         let faults: Vec<&str> = judged.stdout.lines().filter(|line| !line.contains("missing date")).collect();
         assert!(faults.is_empty(), "{page}: {faults:#?}");

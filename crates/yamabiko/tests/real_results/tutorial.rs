@@ -42,7 +42,8 @@ fn every_command_of_the_tutorial_runs_in_order() {
         shell.args(["-c", line]).current_dir(&folder).stdin(Stdio::null());
         shell.env("PATH", &path).env("YAMABIKO_RUNS", workspace.runs());
         let output = workspace.start_command(shell).finish_within(Duration::from_secs(240));
-        // A busy machine makes a run suspect or invalid, and a slow one misses the objective: the command ran all the same.
+        // A busy machine can make a run suspect or invalid, and a slow one can miss the objective: these exit statuses
+        // count as success.
         assert!(matches!(output.code, Some(0 | 3 | 4)), "{line}: {output}");
     }
     assert!(folder.join("audience.html").is_file());

@@ -1,4 +1,4 @@
-//! Sockets passed between processes, and sockets that no hook sees.
+//! Sockets passed between processes, and sockets that no hook records.
 
 use std::fs;
 
@@ -9,7 +9,8 @@ use crate::support::document::count;
 use crate::support::servers::nginx;
 use crate::support::workspace::{Workspace, str_of};
 
-/// PROGRAM MODE HOST PORT: connects, sends a request, and passes the socket to `head` as its standard input.
+/// A program with arguments MODE HOST PORT that connects, sends a request, and passes the socket to `head` as its
+/// standard input.
 const PASSES: &str = r#"
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -55,7 +56,7 @@ int main(int n, char **words) {
 
 #[test]
 fn a_socket_passed_between_processes_is_one_connection() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let (program, address) = (compiled(&workspace, "passes", PASSES), server());
     let (host, port, file) = (address.ip().to_string(), address.port().to_string(), workspace.file("tap.json"));
     for mode in ["fork", "vfork", "spawn", "exec"] {
@@ -69,7 +70,7 @@ fn a_socket_passed_between_processes_is_one_connection() {
     }
 }
 
-/// PROGRAM HOST PORT: one exchange, by system calls of its own.
+/// A program with arguments HOST PORT that makes one exchange by raw system calls.
 const RAW: &str = r#"
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -97,7 +98,7 @@ fn state<'a>(document: &'a Value, name: &str) -> Option<&'a Value> {
 
 #[test]
 fn connections_that_the_tap_missed_make_the_run_not_valid() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let (program, address) = (compiled(&workspace, "raw", RAW), server());
     let (host, port, file) = (address.ip().to_string(), address.port().to_string(), workspace.file("tap.json"));
     workspace.run(&["tap", "--json", str_of(&file), "--", str_of(&program), &host, &port]).success();
@@ -127,7 +128,7 @@ fn every_connection_in_a_private_network_namespace_is_recorded() {
     let document = run(&format!("{curl}; {curl}"));
     let check = state(&document, "tap_connections_counted").unwrap();
     assert_eq!((&check["state"], check["value"].as_f64()), (&"ok".into(), Some(0.0)), "{document:#}");
-    // One among others is found, too.
+    // The untapped program is also found among others.
     let document = run(&format!("{curl}; {raw}; {curl}"));
     let check = state(&document, "tap_connections_counted").unwrap();
     assert_eq!((&check["state"], check["value"].as_f64()), (&"failed".into(), Some(1.0)), "{document:#}");

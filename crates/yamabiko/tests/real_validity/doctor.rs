@@ -1,18 +1,18 @@
-//! `doctor` predicts correctly what works: as root, as an unprivileged user, without the device. It leaves nothing
-//! behind.
+//! `doctor` predicts correctly which verbs work: as root, as an unprivileged user, without the TUN device. It leaves
+//! nothing behind.
 
 use std::fs;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::support::servers::{bench, net, own_from};
+use crate::support::servers::{bench, net, yamabiko_serve_from};
 use crate::support::user::{Tun, User};
 use crate::support::workspace::{Output, Workspace, str_of, yamabiko};
 
 fn verb<'a>(document: &'a Value, name: &str) -> &'a Value {
     let verbs = document["verbs"].as_array().unwrap();
-    verbs.iter().find(|verb| verb["verb"] == name).unwrap_or_else(|| panic!("no verb `{name}` in {document}"))
+    verbs.iter().find(|verb| verb["verb"] == name).unwrap_or_else(|| panic!("verb `{name}` is missing in {document}"))
 }
 
 fn finding<'a>(document: &'a Value, name: &str) -> &'a Value {
@@ -20,7 +20,7 @@ fn finding<'a>(document: &'a Value, name: &str) -> &'a Value {
     findings.iter().find(|finding| finding["name"] == name).unwrap_or_else(|| panic!("no finding `{name}`"))
 }
 
-/// Whether `output` is that of a verb which works, or which is refused for the machine's sake with the doctor's name.
+/// Whether a verb worked. A verb that did not must have been refused with a reference to `doctor`.
 fn worked(output: &Output) -> bool {
     match output.code {
         Some(2) => {
@@ -45,19 +45,19 @@ fn doctor_reports_a_working_testbed_and_its_timing_error_to_root() {
     }
     let measured = &document["measured"];
     let wake_ups = measured["wake_up"].as_array().unwrap();
-    assert_eq!(wake_ups.len(), 8, "two ways to wait, four distances");
+    assert_eq!(wake_ups.len(), 8, "two ways to wait times four distances");
     for wake_up in wake_ups {
-        // How late is this machine's business; that no wait ended early and that the figures are in order is ours.
+        // Delays depend on the machine; no wait may end early, and the percentiles must be in order.
         let late = |quantile: &str| wake_up["late_ns"][quantile].as_u64().unwrap();
         assert!(late("count") >= 20 && late("p50") <= late("p99") && late("p99") <= late("max"), "{wake_up}");
     }
     assert!(measured["clock_read_ns"]["p50"].as_u64().unwrap() > 0, "{measured}");
-    assert!(measured["tun_write_ns"]["count"].as_u64().unwrap() > 0, "packets came through: {measured}");
-    assert!(output.lasted.as_secs() < 30, "{output}");
+    assert!(measured["tun_write_ns"]["count"].as_u64().unwrap() > 0, "packets pass through the device: {measured}");
+    assert!(output.elapsed.as_secs() < 30, "{output}");
 }
 
-/// In its own network, so that no other process changes it: devices, addresses, routes, rules, settings, mounts and
-/// control groups are identical before and after.
+/// `doctor` runs in its own network, which no other process changes: devices, addresses, routes, rules, settings,
+/// mounts and control groups are identical before and after.
 #[test]
 fn doctor_changes_nothing_and_leaves_nothing() {
     let workspace = Workspace::new();
@@ -75,7 +75,7 @@ fn doctor_changes_nothing_and_leaves_nothing() {
     ran.finish().success();
     let read = |name: &str| fs::read_to_string(workspace.file(name)).unwrap();
     let (before, after) = (read("before"), read("after"));
-    assert!(before.lines().count() > 100, "there is something to compare:\n{before}");
+    assert!(before.lines().count() > 100, "the snapshot has content:\n{before}");
     let differ: Vec<_> = before.lines().zip(after.lines()).filter(|(before, after)| before != after).collect();
     assert_eq!((before.lines().count(), differ), (after.lines().count(), Vec::new()));
     assert_eq!(read("status").trim(), "0");
@@ -84,33 +84,33 @@ fn doctor_changes_nothing_and_leaves_nothing() {
     assert_eq!(finding(&document, "tun")["state"], "ok");
 }
 
-/// For each state of the device: the doctor's prediction for a verb, and the verb's result.
+/// For each state of the TUN device, the prediction for a verb equals the verb's result.
 #[test]
 fn doctor_predicts_what_an_unprivileged_user_can_measure() {
     let user = User::new();
-    let server = own_from(&user.program, &user.workspace);
+    let server = yamabiko_serve_from(&user.program, &user.workspace);
     for (tun, fix) in [(Tun::ForAll, ""), (Tun::ForRoot, "chmod 666 /dev/net/tun"), (Tun::Missing, "modprobe tun")] {
         let output = user.run(tun, &["doctor", "--quick", "--json"]);
         let document = output.json();
-        let said = |name: &str| verb(&document, name)["state"] != "missing";
-        assert_eq!(said("bench --server"), fix.is_empty(), "{output}");
+        let is_predicted = |name: &str| verb(&document, name)["state"] != "missing";
+        assert_eq!(is_predicted("bench --server"), fix.is_empty(), "{output}");
         assert_eq!(output.code, Some(if fix.is_empty() { 0 } else { 2 }), "{output}");
         let advice = verb(&document, "bench --server")["fix"].as_str().unwrap();
         assert!(advice.contains(if fix.is_empty() { "root" } else { fix }), "{advice}");
 
         let short = bench(&server, "-n 5 --no-save");
-        assert_eq!(worked(&user.run(tun, &short)), said("bench --server"));
-        assert_eq!(worked(&user.run(tun, &net("--rtt 1ms", "true"))), said("net"));
+        assert_eq!(worked(&user.run(tun, &short)), is_predicted("bench --server"));
+        assert_eq!(worked(&user.run(tun, &net("--rtt 1ms", "true"))), is_predicted("net"));
         let bounded = bench(&server, "-n 5 --no-save --server-cpu 50%");
-        assert_eq!(worked(&user.run(tun, &bounded)), said("bench --server-cpu"));
+        assert_eq!(worked(&user.run(tun, &bounded)), is_predicted("bench --server-cpu"));
         let watched = user.run(tun, &["watch", "-i", "lo", "-d", "100ms", "--plain", "--no-save"]);
-        assert_eq!(worked(&watched), said("watch -i"));
-        assert!(!said("watch -i") && !said("bench --rtt, this host"), "{output}");
+        assert_eq!(worked(&watched), is_predicted("watch -i"));
+        assert!(!is_predicted("watch -i") && !is_predicted("bench --rtt, this host"), "{output}");
     }
     assert_eq!(fs::read_dir(user.workspace.runs()).unwrap().count(), 0);
 }
 
-/// Root without the right over the network it is in, as in most containers.
+/// Root without CAP_NET_ADMIN, as in most containers.
 #[test]
 fn doctor_reports_root_without_capabilities() {
     let workspace = Workspace::new();
@@ -126,7 +126,7 @@ fn doctor_reports_root_without_capabilities() {
     assert_eq!(verb(&document, "watch -i")["state"], "missing", "{output}");
     assert_eq!(verb(&document, "bench --rtt, this host")["state"], "missing", "{output}");
     assert_eq!(finding(&document, "host network")["state"], "missing");
-    // It may still be root of a user namespace, and says so.
+    // It can still be root of a user namespace, and reports that.
     let runs = worked(&as_container(&net("--rtt 1ms", "true")));
     assert_eq!(runs, verb(&document, "net")["state"] != "missing", "{output}");
     assert_ne!(finding(&document, "privilege")["state"], "ok", "{output}");

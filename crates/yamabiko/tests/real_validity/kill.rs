@@ -1,5 +1,5 @@
-//! Runs that are ended by SIGKILL at any time, and by Ctrl-C once and twice. Nothing stays on the machine, and no
-//! measurement is lost.
+//! Runs that end by SIGKILL at any time, or by one or two Ctrl-C. No processes or devices remain, and stored rows are
+//! not lost.
 
 use std::collections::HashSet;
 use std::fs;
@@ -12,50 +12,50 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 use stats::Rng;
 
-use crate::support::document::{assert_held, assert_held_or_disturbed, check, count, number};
-use crate::support::leftovers::{Marked, control_groups, devices, mounts, wait_until_groups_are_empty};
+use crate::support::document::{assert_checks_passed, assert_checks_passed_or_disturbed, check, count, number};
+use crate::support::leftovers::{Leftovers, control_groups, devices, mounts, wait_until_groups_are_empty};
 use crate::support::processes::{signal_all, wait_for_server};
-use crate::support::servers::{bench, nginx, nginx_in, own};
+use crate::support::servers::{bench, nginx, nginx_in, yamabiko_serve};
 use crate::support::workspace::{Workspace, set_mode, wait_until};
 
-const MOMENTS: usize = 100;
-/// Concurrent runs: most of the time is the kernel's removal of namespaces.
-const AT_ONCE: usize = 4;
-/// Then load has been offered for a while.
+const KILLS: usize = 100;
+/// Number of concurrent runs: the kernel's removal of namespaces takes most of the time.
+const CONCURRENT_RUNS: usize = 4;
+/// The latest kill time: the run has offered load for about a second.
 const WINDOW_MS: u64 = 1500;
-/// The testbed is built in about this time: half of the kill times fall into it.
+/// The approximate time in which the testbed is built: half of the kill times are within it.
 const BUILDING_MS: u64 = 200;
 
 #[test]
 fn sigkill_at_a_hundred_times_leaves_nothing_behind() {
     let workspace = Workspace::new();
     let mounts_before = mounts();
-    let mut rng = Rng::named(7, "moments of death");
+    let mut rng = Rng::named(7, "kill_times of death");
     let window_ms = |number| if number % 4 < 2 { WINDOW_MS } else { BUILDING_MS };
-    let moments: Vec<Duration> =
-        (0..MOMENTS).map(|number| Duration::from_micros(rng.below(window_ms(number) * 1000))).collect();
+    let kill_times: Vec<Duration> =
+        (0..KILLS).map(|number| Duration::from_micros(rng.below(window_ms(number) * 1000))).collect();
     let (next, killed) = (AtomicUsize::new(0), std::sync::Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
-        for _ in 0..AT_ONCE {
+        for _ in 0..CONCURRENT_RUNS {
             scope.spawn(|| {
                 loop {
                     let number = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(&moment) = moments.get(number) else { return };
-                    let outcome = kill_one(&workspace, number, moment);
+                    let Some(&kill_time) = kill_times.get(number) else { return };
+                    let outcome = kill_one(&workspace, number, kill_time);
                     killed.lock().unwrap().push(outcome);
                 }
             });
         }
     });
     let killed = killed.into_inner().unwrap();
-    let (is_stored, whole) =
+    let (is_stored, complete) =
         (killed.iter().filter(|it| it.is_stored).count(), killed.iter().filter(|it| it.networks > 1).count());
-    println!("{MOMENTS} killed: {is_stored} of them in the book, {whole} with both ends of the lab");
-    assert!((20..MOMENTS).contains(&whole), "the moments must fall before the lab is built and after: {whole}");
+    println!("{KILLS} killed: {is_stored} of them in the book, {complete} with both ends of the lab");
+    assert!((20..KILLS).contains(&complete), "kill times must be before and after the testbed is built: {complete}");
     assert_eq!(devices(), Vec::<&str>::new());
     assert_eq!(mounts(), mounts_before);
 
-    // The next start removes the control groups, and finds nothing in its way.
+    // The next run removes the control groups, and nothing prevents it from starting.
     let pids = killed.iter().map(|it| it.pid).collect();
     wait_until_groups_are_empty(&pids);
     let next = workspace.run_json(&bench(&nginx(&workspace), "--server-cpu 90% -n 100 --json"));
@@ -74,38 +74,41 @@ fn sigkill_at_a_hundred_times_leaves_nothing_behind() {
 
 struct Killed {
     pid: i32,
-    /// Networks that it had when it was killed.
+    /// Number of network namespaces of the run when it was killed.
     networks: usize,
-    /// Whether its run was in the run store already.
+    /// Whether the run was in the run store already.
     is_stored: bool,
 }
 
-fn kill_one(workspace: &Workspace, number: usize, moment: Duration) -> Killed {
-    // Names of one length: none is the beginning of another.
+fn kill_one(workspace: &Workspace, number: usize, kill_time: Duration) -> Killed {
+    // All names have one length, so that none is a prefix of another.
     let name = format!("victim-{number:03}");
     let folder = workspace.path().join(&name);
     fs::create_dir_all(folder.join("var")).unwrap();
     set_mode(&folder.join("var"), 0o777);
-    // Every other server leaves children that do what they can to stay.
+    // Every second server starts children that try to survive.
     let server = match number % 2 {
         0 => nginx_in(workspace, &folder),
-        _ => format!("(setsid sh -c 'trap \"\" TERM HUP INT; sleep 1000' &); setsid sleep 1000 & {}", own(workspace)),
+        _ => format!(
+            "(setsid sh -c 'trap \"\" TERM HUP INT; sleep 1000' &); setsid sleep 1000 & {}",
+            yamabiko_serve(workspace)
+        ),
     };
     let options = format!("--server-cpu 80% --rtt 20ms --rate 200/s --close --warmup 100ms -d 60s --name {name}");
     let mut command = workspace.command(&bench(&server, &options));
     command.current_dir(&folder).env("VICTIM", &folder);
-    let mut marked = Marked::new(&folder);
+    let mut leftovers = Leftovers::new(&folder);
     let mut victim = workspace.start_command(command);
-    sleep(moment);
-    assert!(!victim.ended(), "it ended by itself: {}", victim.stderr());
-    marked.note_networks(victim.pid());
+    sleep(kill_time);
+    assert!(!victim.ended(), "the run ended by itself: {}", victim.stderr());
+    leftovers.note_networks(victim.pid());
     victim.signal(Signal::SIGKILL);
     let pid = victim.pid();
     assert_eq!(victim.finish().signal, Some(9));
-    marked.wait_until_gone();
+    leftovers.wait_until_gone();
     let of_victim = |entry: fs::DirEntry| entry.file_name().to_string_lossy().contains(&format!("-{name}-"));
     let is_stored = fs::read_dir(workspace.runs()).into_iter().flatten().flatten().any(of_victim);
-    Killed { pid, networks: marked.networks(), is_stored }
+    Killed { pid, networks: leftovers.networks(), is_stored }
 }
 
 #[test]
@@ -115,21 +118,21 @@ fn row_groups_closed_before_sigkill_are_readable() {
     let run = workspace.start(&bench(&server, "--server-cpu 90% --rtt 20ms --rate 300/s --warmup 0s -d 60s"));
     let second_part = |entry: fs::DirEntry| entry.path().join("requests/000002.parquet").exists();
     wait_until("two parts are closed", || fs::read_dir(workspace.runs()).unwrap().flatten().any(second_part));
-    // What the hundred kills look for is there while a run lives: the program, init, and nginx with a worker.
-    let mut marked = Marked::new(workspace.path());
-    marked.note_networks(run.pid());
-    let (living, pids) = (marked.processes(), HashSet::from([run.pid()]));
-    assert!(living.len() >= 4 && marked.networks() == 2, "{living:?}");
+    // Check of the search itself: it finds the processes of a live run: the program, init, and nginx with a worker.
+    let mut leftovers = Leftovers::new(workspace.path());
+    leftovers.note_networks(run.pid());
+    let (living, pids) = (leftovers.processes(), HashSet::from([run.pid()]));
+    assert!(living.len() >= 4 && leftovers.networks() == 2, "{living:?}");
     assert!(!control_groups(&pids).is_empty());
     run.signal(Signal::SIGKILL);
     run.finish();
-    marked.wait_until_gone();
+    leftovers.wait_until_gone();
 
     let runs = workspace.run(&["runs", "--json"]).success().json();
     let run = &runs["runs"][0];
     assert_eq!(run["state"], "unfinished");
     let rows = count(run, "rows");
-    // Two parts of a second or two, at 300 a second; what came after them is lost.
+    // Two parts of one or two seconds each, at 300/s; later rows are lost.
     assert!((400..2000).contains(&rows), "{run}");
     assert_eq!(readable_rows(run), rows);
     let table = workspace.run(&["runs"]).success();
@@ -149,17 +152,17 @@ fn ctrl_c_ends_the_measurement_with_a_report() {
     sleep(Duration::from_secs(2));
     bench.signal(Signal::SIGINT);
     let output = bench.finish();
-    assert!(output.lasted < Duration::from_secs(15), "{:?}", output.lasted);
+    assert!(output.elapsed < Duration::from_secs(15), "{:?}", output.elapsed);
     let document = output.json();
     assert_eq!(document["run"]["interrupted"], true);
     let actual_s = number(&document, "run.duration_s");
     assert!((0.5..10.0).contains(&actual_s), "{actual_s}");
-    // What was in flight is waited for, and all of it is in the result.
+    // The run waits for requests in flight, which are in the result.
     let offered = number(&document, "load.offered_requests");
     assert!((offered - 100.0 * actual_s).abs() <= 2.0, "{offered} in {actual_s} s");
     assert_eq!(number(&document, "load.completed"), offered);
-    assert_held(&document, &["conservation", "responses_whole", "server_alive", "records_stored"]);
-    assert_held_or_disturbed(&document, &["rtt_as_configured"]);
+    assert_checks_passed(&document, &["conservation", "responses_whole", "server_alive", "records_stored"]);
+    assert_checks_passed_or_disturbed(&document, &["rtt_as_configured"]);
     let valid = document["validity"]["verdict"] == "valid";
     assert!(output.code == Some(0) || !valid && output.code == Some(3), "{output}");
     assert_eq!(workspace.run_json(&["report", "last", "--json"]), document);
@@ -172,20 +175,24 @@ fn a_second_ctrl_c_ends_the_run_immediately() {
     let mut bench = workspace.start(&bench(&server, "--rtt 20ms --rate 100/s --warmup 0s -d 60s --json"));
     let server_pids = wait_for_server(&mut bench, "nginx", 2);
     sleep(Duration::from_secs(1));
-    // A server that stopped responding: requests in flight would be waited for, for 30 s.
+    // The server has stopped responding: the first Ctrl-C waits up to 30 s for requests in flight.
     signal_all(&server_pids, Signal::SIGSTOP);
     sleep(Duration::from_millis(500));
     bench.signal(Signal::SIGINT);
     sleep(Duration::from_secs(1));
-    assert!(!bench.ended(), "once: it waits for what is in flight");
+    assert!(!bench.ended(), "after one signal the program waits for requests in flight");
     bench.signal(Signal::SIGINT);
-    let asked = std::time::Instant::now();
+    let second_signal = std::time::Instant::now();
     let output = bench.finish();
-    assert!(asked.elapsed() < Duration::from_secs(5), "twice: it stops at once, not after {:?}", asked.elapsed());
+    assert!(
+        second_signal.elapsed() < Duration::from_secs(5),
+        "the second signal ends the program immediately, not after {:?}",
+        second_signal.elapsed()
+    );
     let document = output.json();
     assert_eq!(document["run"]["interrupted"], true);
-    assert_held(&document, &["conservation"]);
-    // The requests of half a second had no response; they are counted.
+    assert_checks_passed(&document, &["conservation"]);
+    // Requests of 0.5 s without a response are counted.
     let aborted =
         document["load"]["failed"]["aborted"].as_u64().unwrap_or(0) + count(&document, "load.in_flight_at_end");
     assert!((30..200).contains(&aborted), "{}", document["load"]["failed"]);
@@ -196,7 +203,7 @@ fn a_second_ctrl_c_ends_the_run_immediately() {
     assert_eq!(left, Vec::<i32>::new(), "a stopped server ends with the run");
 }
 
-/// Rows that can be read of a run in the list, one by one.
+/// Number of readable rows of a run of the list.
 fn readable_rows(run: &Value) -> u64 {
     let dir = Path::new(run["dir"].as_str().unwrap());
     match run["state"] == "unfinished" {

@@ -1,4 +1,4 @@
-//! As an unprivileged user: everything works with a server of the testbed, and anything else is refused with the fix.
+//! Runs of an unprivileged user: they work with a server of the testbed, and are otherwise refused with the fix.
 
 use std::fs;
 use std::net::TcpListener;
@@ -7,16 +7,16 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use crate::support::document::{assert_fields, assert_held, count, disturbed, number};
-use crate::support::servers::{bench, net, nginx, own_from};
+use crate::support::document::{assert_checks_passed, assert_fields, count, disturbed, number};
+use crate::support::servers::{bench, net, nginx, yamabiko_serve_from};
 use crate::support::user::{NOBODY, Tun, User};
 use crate::support::workspace::{str_of, wait_until};
 
 #[test]
 fn an_unprivileged_user_measures_yamabiko_serve() {
     let user = User::new();
-    let document = benched(&user, &own_from(&user.program, &user.workspace));
-    assert_eq!(document["server"]["source"], "/proc", "an ordinary user has no control group");
+    let document = benched(&user, &yamabiko_serve_from(&user.program, &user.workspace));
+    assert_eq!(document["server"]["source"], "/proc", "an unprivileged user has no control group");
 }
 
 #[test]
@@ -30,11 +30,11 @@ fn benched(user: &User, server: &str) -> Value {
     let output = user.run(Tun::ForAll, &bench(server, options));
     assert!(matches!(output.code, Some(0 | 3)), "{output}");
     let document = output.json();
-    assert_held(&document, &["conservation", "no_unintended_drops"]);
-    assert_held(&document, &["responses_whole", "server_alive", "records_stored"]);
-    // An ordinary user's path has no right to come before others: where they keep it waiting, the run must say so.
+    assert_checks_passed(&document, &["conservation", "no_unintended_drops"]);
+    assert_checks_passed(&document, &["responses_whole", "server_alive", "records_stored"]);
+    // The path of an unprivileged user has no real-time priority: the run must report delays caused by other processes.
     if !disturbed(&document) {
-        assert_held(&document, &["rtt_as_configured"]);
+        assert_checks_passed(&document, &["rtt_as_configured"]);
     }
     assert_eq!(count(&document, "load.completed"), 300);
     assert_eq!(document["run"]["host"]["settings"]["privilege"], "user namespace");
@@ -55,13 +55,13 @@ fn an_unprivileged_user_runs_programs_at_the_far_end() {
     assert_eq!(pinged.code, Some(0), "{pinged}");
     assert!(pinged.stdout.contains("3 received") && pinged.stdout.contains("time=10."), "{pinged}");
     let who = user.run(Tun::ForAll, &["net", "--", "sh", "-c", "id -u; exit 9"]);
-    assert_eq!((who.code, who.stdout.trim()), (Some(9), "65534"), "it is who it was: {who}");
+    assert_eq!((who.code, who.stdout.trim()), (Some(9), "65534"), "the program runs as the same user: {who}");
 }
 
 #[test]
 fn without_a_tun_device_no_path_is_available() {
-    let user = User::beside();
-    let server = own_from(&user.program, &user.workspace);
+    let user = User::concurrent();
+    let server = yamabiko_serve_from(&user.program, &user.workspace);
     let fix = ["/dev/net/tun", "chmod"];
     user.run(Tun::ForRoot, &bench(&server, "-d 1s")).refused(2, &fix);
     user.run(Tun::ForRoot, &net("--rtt 1ms", "true")).refused(2, &fix);
@@ -75,8 +75,8 @@ fn without_a_tun_device_no_path_is_available() {
 
 #[test]
 fn without_a_control_group_no_cpu_limit_is_available() {
-    let user = User::beside();
-    let server = own_from(&user.program, &user.workspace);
+    let user = User::concurrent();
+    let server = yamabiko_serve_from(&user.program, &user.workspace);
     user.run(Tun::ForAll, &bench(&server, "--server-cpu 50% -d 1s")).refused(2, &["--server-cpu", "root"]);
 }
 
@@ -84,7 +84,7 @@ fn without_a_control_group_no_cpu_limit_is_available() {
 /// started.
 #[test]
 fn targets_outside_the_testbed_need_root() {
-    let user = User::beside();
+    let user = User::concurrent();
     let service = TcpListener::bind("127.0.0.1:0").unwrap();
     service.set_nonblocking(true).unwrap();
     let port = service.local_addr().unwrap().port();
@@ -97,42 +97,42 @@ fn targets_outside_the_testbed_need_root() {
         let to = host.trim_matches(['[', ']']);
         let touch = ["net", "--rtt", "10ms", "--to", to, "--", "touch", str_of(&started)];
         user.run(Tun::ForAll, &touch).refused(2, &fix);
-        assert!(!started.exists(), "the program was not started");
+        assert!(!started.exists(), "the program is not started");
     }
-    assert!(service.accept().is_err(), "nobody asked the service");
-    // Without a path any user may request it.
+    assert!(service.accept().is_err(), "the service gets no connection");
+    // Without a path any user may send requests to the service.
     let mut serving = user.workspace.start(&["serve", str_of(&user.workspace.www()), "--listen", "127.0.0.1:0"]);
-    wait_until("the server says where it is", || serving.stderr().contains("http://") || serving.ended());
+    wait_until("the server prints its address", || serving.stderr().contains("http://") || serving.ended());
     let (_, url) = serving.stderr().split_once("http://").map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
     let url = format!("http://{}10k.bin", url.split_whitespace().next().unwrap());
     let direct = user.run(Tun::Missing, &["bench", &url, "-n", "5", "--no-save", "--json"]);
     assert_eq!(direct.json()["load"]["completed"], 5, "{direct}");
-    assert_eq!(fs::read_dir(user.workspace.runs()).unwrap().count(), 0, "what was refused is not in the run store");
+    assert_eq!(fs::read_dir(user.workspace.runs()).unwrap().count(), 0, "a refused run is not stored");
 }
 
-/// Where no path can be made, neither the server's command nor the program is started.
+/// If no path can be made, neither the server's command nor the program is started.
 #[test]
 fn an_impossible_path_is_refused_before_the_server_starts() {
-    let user = User::beside();
+    let user = User::concurrent();
     let started = user.workspace.file("started");
-    let server = format!("touch {}; exec {}", started.display(), own_from(&user.program, &user.workspace));
+    let server = format!("touch {}; exec {}", started.display(), yamabiko_serve_from(&user.program, &user.workspace));
     for tun in [Tun::ForRoot, Tun::Missing] {
         user.run(tun, &bench(&server, "-d 1s")).refused(2, &["/dev/net/tun", "for details run: yamabiko doctor"]);
         user.run(tun, &["net", "--server", &server, "--", "touch", str_of(&started)]).refused(2, &["/dev/net/tun"]);
         user.run(tun, &["profile", "check", "lan"]).refused(2, &["/dev/net/tun"]);
         user.run(tun, &["demo", "-d", "1s", "--json"]).refused(2, &["/dev/net/tun"]);
     }
-    assert!(!started.exists(), "something was started");
+    assert!(!started.exists(), "nothing is started");
     assert_eq!(fs::read_dir(user.workspace.runs()).unwrap().count(), 0);
 }
 
 #[test]
 fn watching_a_device_needs_root() {
-    let user = User::beside();
+    let user = User::concurrent();
     let fix = ["CAP_NET_RAW", "run as root", "for details run: yamabiko doctor"];
     user.run(Tun::ForAll, &["watch", "-i", "lo", "-d", "1s"]).refused(2, &fix);
     user.run(Tun::ForAll, &["profile", "learn", "-i", "lo", "-d", "1s"]).refused(2, &fix);
-    // The doctor has nothing to say of a device that is not there.
+    // The message for a missing device does not refer to `doctor`.
     let misspelt = user.run(Tun::ForAll, &["watch", "-i", "no-such-device", "-d", "1s"]);
     misspelt.refused(2, &["no-such-device"]);
     assert!(!misspelt.stderr.contains("doctor"), "{misspelt}");

@@ -1,4 +1,4 @@
-//! It refuses to fool its user: whatever makes the figures untrue is named, and the result marked.
+//! Whatever makes the figures of a run wrong is reported, and the run is not valid.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,22 +9,22 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::support::document::{assert_held, broken, check, count, disturbed, number};
+use crate::support::document::{assert_checks_passed, check, checks_not_ok, count, disturbed, number};
 use crate::support::processes::wait_for_server;
-use crate::support::servers::{bench, own};
+use crate::support::servers::{bench, yamabiko_serve};
 use crate::support::workspace::{Output, Running, TEST_TIMEOUT, Workspace, str_of, wait_until, yamabiko};
 
-/// The run is not valid, and each of these checks reports it.
-fn doubted(output: &Output, names: &[&str]) -> Value {
+/// Asserts that the run is not valid and that each of these checks failed; returns the document.
+fn assert_not_valid(output: &Output, names: &[&str]) -> Value {
     let document = output.json();
     assert_ne!(document["validity"]["verdict"], "valid", "{output}");
     let invalid = document["validity"]["verdict"] == "invalid";
     assert_eq!(output.code, Some(if invalid { 3 } else { 0 }), "{output}");
     for name in names {
-        assert!(broken(&document).contains(name), "`{name}` held: {output}");
+        assert!(checks_not_ok(&document).contains(name), "check `{name}` passed: {output}");
         assert!(check(&document, name)["why"].as_str().unwrap().len() > 20, "{output}");
     }
-    assert_held(&document, &["conservation"]);
+    assert_checks_passed(&document, &["conservation"]);
     document
 }
 
@@ -41,16 +41,16 @@ fn peak_kb(running: &mut Running) -> u64 {
     peak
 }
 
-/// More than any test machine can offer: the generator reports its timing error and ends.
+/// A higher rate than any test machine can offer: the generator reports its timing error and ends.
 #[test]
 fn an_overloaded_generator_makes_the_run_not_valid() {
     let workspace = Workspace::new();
     let serving = workspace.start(&["serve", str_of(&workspace.www()), "--listen", "127.0.0.1:0"]);
     let mut address = String::new();
-    wait_until("the server's address", || {
-        let said = serving.stderr();
+    wait_until("the server prints its address", || {
+        let stderr = serving.stderr();
         address =
-            said.split_once("http://").and_then(|(_, rest)| rest.split_once('/')).map_or("", |(it, _)| it).to_owned();
+            stderr.split_once("http://").and_then(|(_, rest)| rest.split_once('/')).map_or("", |(it, _)| it).to_owned();
         !address.is_empty()
     });
     let url = format!("http://{address}/10k.bin");
@@ -60,7 +60,7 @@ fn an_overloaded_generator_makes_the_run_not_valid() {
         let mut running = workspace.start(&arguments);
         let peak_kb = peak_kb(&mut running);
         let output = running.finish();
-        doubted(&output, &["generator_on_time"]);
+        assert_not_valid(&output, &["generator_on_time"]);
         assert_eq!(output.code, Some(3), "{output}");
         assert!(peak_kb < 2_000_000, "{peak_kb} kB");
     }
@@ -69,33 +69,33 @@ fn an_overloaded_generator_makes_the_run_not_valid() {
 #[test]
 fn a_connection_limit_of_the_load_is_reported() {
     let workspace = Workspace::new();
-    let server = own(&workspace);
-    // One connection can carry twenty requests a second over this distance.
+    let server = yamabiko_serve(&workspace);
+    // One connection can carry 20 requests per second with this RTT.
     let options = "--rtt 50ms -c 1 --rate 100/s -d 1s --warmup 0s --json";
-    let document = doubted(&workspace.run(&bench(&server, options)), &["connection_cap"]);
+    let document = assert_not_valid(&workspace.run(&bench(&server, options)), &["connection_cap"]);
     assert!(number(&document, "load.backlog.max") > 25.0);
-    // The wait for the one connection is no delay of the generator's.
+    // Waiting for the connection is not a delay of the generator.
     let send_lag_ns = number(&document, "load.send_lag_ns.p50");
     assert!(send_lag_ns > 100e6, "{}", document["load"]);
     // On a busy machine the generator's own delay accumulates in the queue, but it remains a small part of the wait.
     let own_delay_ns = number(&document, "load.generator_delay.response_time_ns.p50");
     assert!(own_delay_ns < 0.1 * send_lag_ns, "{own_delay_ns} of {send_lag_ns} ns: {}", document["load"]);
-    assert_held(&document, &["littles_law_requests", "no_unintended_drops", "server_alive"]);
+    assert_checks_passed(&document, &["littles_law_requests", "no_unintended_drops", "server_alive"]);
     assert!(check(&document, "connection_cap")["why"].as_str().unwrap().contains("-c"));
 }
 
 #[test]
 fn exhausted_descriptors_of_the_load_are_reported() {
     let workspace = Workspace::new();
-    let server = own(&workspace);
+    let server = yamabiko_serve(&workspace);
     let mut limited = Command::new("prlimit");
     limited
         .arg("--nofile=140")
         .arg(yamabiko())
         .args(bench(&server, "--rtt 50ms --rate 500/s -d 1s --warmup 0s --json"));
-    let document = doubted(&workspace.start_command(limited).finish(), &["connection_cap"]);
+    let document = assert_not_valid(&workspace.start_command(limited).finish(), &["connection_cap"]);
     assert!(check(&document, "connection_cap")["why"].as_str().unwrap().contains("ulimit -n"));
-    assert_eq!(count(&document, "load.connections.max"), 12, "what is left of 140");
+    assert_eq!(count(&document, "load.connections.max"), 12, "the free descriptors of 140");
 }
 
 #[test]
@@ -108,25 +108,25 @@ fn exhausted_client_ports_are_reported() {
     let mut alone = Command::new("unshare");
     // A PID namespace, too, so that the server ends with the run.
     alone.args(["--net", "--pid", "--fork", "--kill-child", "sh", "-c", script]).arg(yamabiko());
-    let document = doubted(&workspace.start_command(alone).finish(), &["client_descriptors_and_ports"]);
+    let document = assert_not_valid(&workspace.start_command(alone).finish(), &["client_descriptors_and_ports"]);
     assert_eq!(document["validity"]["verdict"], "invalid");
     assert!(count(&document, "load.failed.no_ports") >= 54);
     assert!(check(&document, "client_descriptors_and_ports")["why"].as_str().unwrap().contains("without a free port"));
 }
 
-/// Stopped as a whole, as by a debugger or a suspended machine.
+/// The whole program is stopped, as by a debugger or a suspended machine.
 #[test]
 fn a_stall_of_the_generator_is_reported() {
     let workspace = Workspace::new();
-    let server = own(&workspace);
-    let running = measuring(&workspace, &bench(&server, "--rtt 5ms --rate 500/s -d 4s --warmup 0s --json"));
+    let server = yamabiko_serve(&workspace);
+    let running = start_measuring(&workspace, &bench(&server, "--rtt 5ms --rate 500/s -d 4s --warmup 0s --json"));
     running.signal(Signal::SIGSTOP);
     sleep(Duration::from_millis(300));
     running.signal(Signal::SIGCONT);
-    let document = doubted(&running.finish(), &["loop_not_stalled"]);
+    let document = assert_not_valid(&running.finish(), &["loop_not_stalled"]);
     assert!(number(check(&document, "loop_not_stalled"), "value") > 250e6);
-    assert_eq!(count(&document, "load.completed"), 2000, "late is not lost");
-    // The stall is in the response times in full.
+    assert_eq!(count(&document, "load.completed"), 2000, "delayed requests are not lost");
+    // The response times contain the complete stall.
     assert!(number(&document, "load.response_time_ns.max") > 250e6);
 }
 
@@ -135,13 +135,13 @@ fn a_stall_of_the_generator_is_reported() {
 fn packets_dropped_by_an_overflowing_device_queue_are_reported() {
     let workspace = Workspace::new();
     let flood = "bash -c 'while :; do echo flood > /dev/udp/198.19.0.1/9; done' 2>/dev/null & ";
-    let server = format!("{flood}{}", own(&workspace));
-    let mut running = measuring(&workspace, &bench(&server, "--rtt 5ms --rate 100/s -d 4s --warmup 0s --json"));
+    let server = format!("{flood}{}", yamabiko_serve(&workspace));
+    let mut running = start_measuring(&workspace, &bench(&server, "--rtt 5ms --rate 100/s -d 4s --warmup 0s --json"));
     let inside = wait_for_server(&mut running, "serve", 1)[0];
     running.signal(Signal::SIGSTOP);
     wait_until("packets dropped at s0", || dropped(inside) > 0);
     running.signal(Signal::SIGCONT);
-    let document = doubted(&running.finish(), &["no_unintended_drops", "loop_not_stalled"]);
+    let document = assert_not_valid(&running.finish(), &["no_unintended_drops", "loop_not_stalled"]);
     assert_eq!(document["validity"]["verdict"], "invalid");
     assert!(number(check(&document, "no_unintended_drops"), "value") >= 1.0);
 }
@@ -156,10 +156,10 @@ fn dropped(pid: i32) -> u64 {
 #[test]
 fn a_crash_of_the_server_is_reported() {
     let workspace = Workspace::new();
-    let server = format!("timeout 2 {}", own(&workspace).trim_start_matches("exec "));
+    let server = format!("timeout 2 {}", yamabiko_serve(&workspace).trim_start_matches("exec "));
     let options = "--rate 200/s -d 4s --warmup 0s --timeout 1s --connect-timeout 1s --json";
     let output = workspace.run(&bench(&server, options));
-    let document = doubted(&output, &["server_alive"]);
+    let document = assert_not_valid(&output, &["server_alive"]);
     assert!(check(&document, "server_alive")["why"].as_str().unwrap().contains("exit status 124"), "{output}");
     assert!(count(&document, "load.completed") > 0 && count(&document, "load.failed.connect_refused") > 0, "{output}");
 }
@@ -172,20 +172,20 @@ fn a_full_disk_during_a_run_is_reported() {
         { until ls runs/*/requests/000001.parquet; do sleep 0.1; done; cat /dev/zero > runs/full; } > /dev/null 2>&1 &
         \"$0\" \"$@\"; status=$?
         \"$0\" report last > out/again 2>&1; rm -f runs/full; cp -r runs out/copy; exit $status; }";
-    let server = own(&workspace);
+    let server = yamabiko_serve(&workspace);
     let mut tiny = Command::new("unshare");
     tiny.args(["-m", "sh", "-c", script]).arg(yamabiko());
     tiny.args(bench(&server, "--rate 2000/s -d 5s --warmup 0s --json"));
     let output = workspace.start_command(tiny).finish();
-    let document = doubted(&output, &["records_stored"]);
+    let document = assert_not_valid(&output, &["records_stored"]);
     assert!(check(&document, "records_stored")["why"].as_str().unwrap().contains("no space left"), "{output}");
     assert_eq!(count(&document, "load.completed"), 10_000, "{output}");
     // The catalogue is in the same folder.
     let mut copied = fs::read_dir(workspace.file("copy")).unwrap().map(|entry| entry.unwrap().path());
-    let kept = copied.find(|path| path.is_dir()).unwrap();
-    let rows = store::read_requests(&kept).unwrap().map(Result::unwrap).count();
+    let stored = copied.find(|path| path.is_dir()).unwrap();
+    let rows = store::read_requests(&stored).unwrap().map(Result::unwrap).count();
     assert!((1..=10_000).contains(&rows), "{rows} of 10000 rows can be read");
-    // With the space freed at the end of the run the summary may or may not have been written.
+    // Space that is freed at the end of the run may be enough for the summary.
     let again = fs::read_to_string(workspace.file("again")).unwrap();
     assert!(again.contains("no space left") || again.contains("closed parts are readable"), "{again}");
 }
@@ -193,7 +193,7 @@ fn a_full_disk_during_a_run_is_reported() {
 #[test]
 fn two_concurrent_testbeds_do_not_disturb_each_other() {
     let workspace = Workspace::new();
-    let server = own(&workspace);
+    let server = yamabiko_serve(&workspace);
     let arguments = bench(&server, "--rtt 10ms --clients 20 --rate 100/s -d 2s --warmup 500ms --json");
     let running = [workspace.start(&arguments), workspace.start(&arguments)];
     let documents = running.map(|run| run.finish().json());
@@ -201,9 +201,9 @@ fn two_concurrent_testbeds_do_not_disturb_each_other() {
     assert_eq!((of("id").len(), of("dir").len()), (2, 2));
     for document in &documents {
         assert_eq!(count(document, "load.completed"), 200);
-        assert_held(document, &["conservation", "no_unintended_drops", "server_alive", "records_stored"]);
-        assert_held(document, &["responses_whole"]);
-        // Two labs share the cores: a run may doubt its times for that, but not give them up.
+        assert_checks_passed(document, &["conservation", "no_unintended_drops", "server_alive", "records_stored"]);
+        assert_checks_passed(document, &["responses_whole"]);
+        // Two testbeds share the cores: a run may be suspect, but not invalid.
         for name in ["rtt_as_configured", "littles_law_requests", "littles_law_connections"] {
             let check = check(document, name);
             assert!(check["state"] == "ok" || check["weight"] == "suspect" || disturbed(document), "{check}");
@@ -212,10 +212,10 @@ fn two_concurrent_testbeds_do_not_disturb_each_other() {
 }
 
 /// Starts a run and waits until its first second or two are stored: the load is running.
-fn measuring(workspace: &Workspace, arguments: &[&str]) -> Running {
+fn start_measuring(workspace: &Workspace, arguments: &[&str]) -> Running {
     let mut running = workspace.start(arguments);
-    wait_until("the first part of the run store", || {
-        assert!(!running.ended(), "it ended early: {}", running.stderr());
+    wait_until("the first part of a table is stored", || {
+        assert!(!running.ended(), "the program exited early: {}", running.stderr());
         let mut runs = fs::read_dir(workspace.runs()).unwrap().flatten();
         runs.any(|run| run.path().join("requests/000001.parquet").exists())
     });

@@ -1,5 +1,5 @@
-//! The ways out from end to end: every format of `report --export`, and `export` against receivers that take, refuse, stall and
-//! send elsewhere.
+//! Exports end to end: every format of `report --export`, and `export` to receivers that accept, refuse, stall and
+//! redirect.
 
 use std::fs;
 use std::net::TcpListener;
@@ -8,15 +8,15 @@ use crate::support::scripted;
 use crate::support::serving::Serving;
 use crate::support::tls::Authority;
 use crate::support::workspace::{Output, Workspace, set_mode, str_of};
-use scripted::{Asked, Scripted, answer};
+use scripted::{ReceivedRequest, Scripted, response};
 use serde_json::Value;
 
 /// A workspace with one stored run of 200 requests, two of them with status 500; and its document.
 fn with_a_run() -> (Workspace, Value) {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let server = Scripted::numbered(|at, _| match at {
-        50 | 51 => answer("500 Oh no", &[], b"<script>alert(1)</script>"),
-        _ => answer("200 OK", &[], b"page"),
+        50 | 51 => response("500 Oh no", &[], b"<script>alert(1)</script>"),
+        _ => response("200 OK", &[], b"page"),
     });
     let document = workspace.run_json(&[
         "bench",
@@ -33,14 +33,14 @@ fn with_a_run() -> (Workspace, Value) {
     (workspace, document)
 }
 
-/// The run in a format, on standard output. The machine's noise may make the run invalid; what is written is as good.
+/// Exports the run to standard output. The machine's noise can make the run invalid, which does not affect the export.
 fn exported(workspace: &Workspace, more: &[&str]) -> String {
     let output = workspace.run(&[&["report", "--export"], more].concat());
     assert!(matches!(output.code, Some(0 | 3)), "{output}");
     output.stdout
 }
 
-/// The last value of a sample in Prometheus' text, by the beginning of its line.
+/// The value of the last line of Prometheus text that begins with `beginning`.
 fn sample(text: &str, beginning: &str) -> f64 {
     let line =
         text.lines().rfind(|line| line.starts_with(beginning)).unwrap_or_else(|| panic!("{beginning} in {text}"));
@@ -69,8 +69,8 @@ fn every_export_format_contains_the_run() {
     let failed = entries.iter().filter(|entry| entry["response"]["status"] == 500).count();
     assert_eq!(failed, 2);
     let longest = entries.iter().map(|entry| entry["time"].as_f64().unwrap()).fold(0.0, f64::max);
-    let said = document["load"]["response_time_ns"]["max"].as_f64().unwrap() / 1e6;
-    assert!((longest / said - 1.0).abs() < 1e-6, "{longest} {said}");
+    let expected_ms = document["load"]["response_time_ns"]["max"].as_f64().unwrap() / 1e6;
+    assert!((longest / expected_ms - 1.0).abs() < 1e-6, "{longest} {expected_ms}");
 
     let text = exported(&workspace, &["prometheus", "-"]);
     for (beginning, value) in [
@@ -113,7 +113,7 @@ fn a_sampled_export_is_marked_and_invalid_options_are_refused() {
     workspace.run(&["report", "--export", "har", "-", "--table", "requests"]).refused(1, &["--table"]);
     workspace.run(&["report", "--export", "csv", "-", "--limit", "3"]).refused(1, &["--limit"]);
     workspace.run(&["report", "--export", "csv", "/no/such/folder/x"]).refused(2, &["cannot write"]);
-    // A table that the run does not have is a head without rows.
+    // A table that the run does not have is exported as a header without rows.
     assert_eq!(exported(&workspace, &["csv", "-", "--table", "taps"]).lines().count(), 1);
 }
 
@@ -125,9 +125,9 @@ fn push(workspace: &Workspace, more: &[&str]) -> Output {
 fn remote_write_sends_every_message_with_headers_and_retries_a_busy_receiver() {
     let (workspace, _) = with_a_run();
     let busy = Scripted::numbered(|at, _| match at {
-        0 => answer("503 Busy", &["Retry-After: 0"], b"later"),
-        1 => answer("429 Slow down", &["Retry-After: 0"], b""),
-        _ => answer("204 No Content", &[], b""),
+        0 => response("503 Busy", &["Retry-After: 0"], b"later"),
+        1 => response("429 Slow down", &["Retry-After: 0"], b""),
+        _ => response("204 No Content", &[], b""),
     });
     let headers = workspace.file("headers");
     fs::write(&headers, "Authorization: Bearer of-secrets\n\nX-Scope-OrgID: one\n").unwrap();
@@ -140,51 +140,53 @@ fn remote_write_sends_every_message_with_headers_and_retries_a_busy_receiver() {
     for secret in ["of-secrets", "tenant=x"] {
         assert!(!output.stdout.contains(secret) && !output.stderr.contains(secret), "{output}");
     }
-    let asked = busy.asked();
-    let is_whole = |asked: &Asked| {
-        asked.method == "POST"
-            && asked.target == "/api/v1/write?tenant=x"
-            && asked.field("content-encoding").as_deref() == Some("snappy")
-            && asked.field("content-type").as_deref() == Some("application/x-protobuf")
-            && asked.field("x-prometheus-remote-write-version").as_deref() == Some("0.1.0")
-            && asked.field("authorization").as_deref() == Some("Bearer of-secrets")
-            && asked.field("x-scope-orgid").as_deref() == Some("one")
-            && asked.field("x-more").as_deref() == Some("2")
+    let requests = busy.requests();
+    let is_complete = |request: &ReceivedRequest| {
+        request.method == "POST"
+            && request.target == "/api/v1/write?tenant=x"
+            && request.field("content-encoding").as_deref() == Some("snappy")
+            && request.field("content-type").as_deref() == Some("application/x-protobuf")
+            && request.field("x-prometheus-remote-write-version").as_deref() == Some("0.1.0")
+            && request.field("authorization").as_deref() == Some("Bearer of-secrets")
+            && request.field("x-scope-orgid").as_deref() == Some("one")
+            && request.field("x-more").as_deref() == Some("2")
     };
-    assert!(asked.len() >= 3 && asked.iter().all(is_whole), "{asked:?}");
-    // What was not taken came again as it was.
-    assert!(asked[0].body == asked[1].body && asked[1].body == asked[2].body && !asked[0].body.is_empty());
+    assert!(requests.len() >= 3 && requests.iter().all(is_complete), "{requests:?}");
+    // The retried messages equal the refused one.
+    assert!(
+        requests[0].body == requests[1].body && requests[1].body == requests[2].body && !requests[0].body.is_empty()
+    );
 }
 
 #[test]
 fn a_refused_message_is_not_retried_and_the_reason_is_printed_escaped() {
     let (workspace, _) = with_a_run();
-    let refusing = Scripted::start(|_| answer("400 Bad", &[], b"out of bounds \x1b[31mred\x1b[0m\nmore"));
+    let refusing = Scripted::start(|_| response("400 Bad", &[], b"out of bounds \x1b[31mred\x1b[0m\nmore"));
     push(&workspace, &["--remote-write", &refusing.url("/w")])
         .refused(2, &["status 400 out of bounds", "create-blocks-from"]);
-    assert_eq!(refusing.asked().len(), 1);
+    assert_eq!(refusing.requests().len(), 1);
     let output = push(&workspace, &["--remote-write", &refusing.url("/w")]);
     assert!(!output.stderr.contains('\x1b'), "{output}");
 
-    // Five tries, and no more.
-    let broken = Scripted::start(|_| answer("500 No", &["Retry-After: 0"], b""));
+    // A message is tried five times at most.
+    let broken = Scripted::start(|_| response("500 No", &["Retry-After: 0"], b""));
     let output = push(&workspace, &["--remote-write", &broken.url("/w")]);
-    assert_eq!((output.code, broken.asked().len()), (Some(2), 5), "{output}");
+    assert_eq!((output.code, broken.requests().len()), (Some(2), 5), "{output}");
     // OTLP treats 500 as permanent.
-    let broken = Scripted::start(|_| answer("500 No", &["Retry-After: 0"], b""));
+    let broken = Scripted::start(|_| response("500 No", &["Retry-After: 0"], b""));
     push(&workspace, &["--otlp", &broken.url("")]).refused(2, &["status 500"]);
-    assert_eq!((broken.asked().len(), broken.asked()[0].target.as_str()), (1, "/v1/metrics"));
+    assert_eq!((broken.requests().len(), broken.requests()[0].target.as_str()), (1, "/v1/metrics"));
 
-    // A redirect would take the credentials elsewhere.
-    let elsewhere = Scripted::start(|_| answer("200 OK", &[], b""));
+    // A followed redirect would send the credentials to another server.
+    let elsewhere = Scripted::start(|_| response("200 OK", &[], b""));
     let to = format!("Location: {}", elsewhere.url("/stolen"));
-    let redirecting = Scripted::start(move |_| answer("307 Elsewhere", &[&to], b""));
+    let redirecting = Scripted::start(move |_| response("307 Elsewhere", &[&to], b""));
     push(&workspace, &["--otlp", &redirecting.url("/v1/metrics"), "-H", "Authorization: Bearer x"])
         .refused(2, &["elsewhere"]);
-    assert!(elsewhere.asked().is_empty());
+    assert!(elsewhere.requests().is_empty());
 
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let output = push(&workspace, &["--otlp", &format!("http://{nobody}")]);
+    let unused = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let output = push(&workspace, &["--otlp", &format!("http://{unused}")]);
     assert_eq!(output.code, Some(2), "{output}");
     assert!(output.stderr.lines().count() == 5 && output.stderr.contains("retry in 0.2"), "{output}");
 }
@@ -194,13 +196,16 @@ fn rejected_points_are_reported() {
     let (workspace, _) = with_a_run();
     // ExportMetricsServiceResponse { partial_success { rejected_data_points: 3, error_message: "no room" } }
     let partial = b"\x0a\x0b\x08\x03\x12\x07no room";
-    let receiver = Scripted::start(|_| answer("200 OK", &["Content-Type: application/x-protobuf"], partial));
+    let receiver = Scripted::start(|_| response("200 OK", &["Content-Type: application/x-protobuf"], partial));
     push(&workspace, &["--otlp", &receiver.url("")]).refused(2, &["the receiver rejected 3 points: no room"]);
-    let receiver = Scripted::start(|_| answer("200 OK", &["Content-Type: application/x-protobuf"], b""));
+    let receiver = Scripted::start(|_| response("200 OK", &["Content-Type: application/x-protobuf"], b""));
     let output = push(&workspace, &["--otlp", &receiver.url("/")]).success();
     assert!(output.stdout.contains("of OTLP"), "{output}");
     assert!(
-        receiver.asked().iter().all(|asked| asked.field("content-type").as_deref() == Some("application/x-protobuf"))
+        receiver
+            .requests()
+            .iter()
+            .all(|request| request.field("content-type").as_deref() == Some("application/x-protobuf"))
     );
 }
 
@@ -211,7 +216,7 @@ fn a_tls_receiver_needs_a_trusted_certificate() {
     let certificate = authority.sign(&["localhost", "127.0.0.1"], 2099);
     let server = Serving::start(&workspace, &["--tls", str_of(&certificate.cert), str_of(&certificate.key)]);
     let url = format!("https://{}/v1/metrics", server.address);
-    // A server of files hears the message inside TLS, and has nothing to do with it.
+    // A file server gets the message over TLS and refuses it.
     push(&workspace, &["--otlp", &url, "--cacert", str_of(&authority.file())]).refused(2, &["status 405"]);
     push(&workspace, &["--otlp", &url, "-k"]).refused(2, &["status 405"]);
     let distrusted = push(&workspace, &["--otlp", &url, "--cacert", str_of(&other.file())]);

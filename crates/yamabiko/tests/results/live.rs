@@ -12,7 +12,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-/// A page that is served until this is dropped.
+/// A `yamabiko live` process that serves a page until this is dropped.
 struct Page {
     child: Child,
     host: String,
@@ -20,7 +20,7 @@ struct Page {
 }
 
 impl Page {
-    /// Starts `yamabiko live` and takes the URL that it prints.
+    /// Starts `yamabiko live` and reads the URL that it prints.
     fn open(workspace: &Workspace, arguments: &[&str]) -> Page {
         Page::start(workspace, workspace.command(&[&["live"], arguments].concat()))
     }
@@ -41,21 +41,21 @@ impl Page {
         stream
     }
 
-    /// A complete exchange: head and body.
-    fn ask(&self, method: &str, host: &str, path: &str) -> (String, String) {
+    /// Sends a request and reads the complete response; returns head and body.
+    fn request(&self, method: &str, host: &str, path: &str) -> (String, String) {
         let mut stream = self.connect();
         write!(stream, "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {answer:?}"));
+        let mut response = String::new();
+        stream.read_to_string(&mut response).unwrap();
+        let (head, body) = response.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no response: {response:?}"));
         (head.to_owned(), body.to_owned())
     }
 
     fn get(&self, path: &str) -> (String, String) {
-        self.ask("GET", &self.host, &format!("{}{path}", self.root))
+        self.request("GET", &self.host, &format!("{}{path}", self.root))
     }
 
-    /// Looks on.
+    /// Opens an event stream.
     fn events(&self, path: &str) -> Events {
         let mut stream = self.connect();
         write!(stream, "GET {}{path} HTTP/1.1\r\nHost: {}\r\n\r\n", self.root, self.host).unwrap();
@@ -66,9 +66,9 @@ impl Page {
         kill(Pid::from_raw(self.child.id() as i32), signal).unwrap();
     }
 
-    /// Waits for its end, which is a good one.
-    fn ends(&mut self) {
-        wait_until("the page to end", || self.child.try_wait().unwrap().is_some());
+    /// Waits until the process wait_for_end, with success.
+    fn wait_for_end(&mut self) {
+        wait_until("the process wait_for_end", || self.child.try_wait().unwrap().is_some());
         assert!(self.child.try_wait().unwrap().unwrap().success());
     }
 }
@@ -90,7 +90,7 @@ struct Event {
 }
 
 impl Events {
-    /// The next event; chunk sizes and signs of life are passed over.
+    /// The next event. Chunk sizes and keep-alive comments are ignored.
     fn next(&mut self) -> Event {
         let (mut name, mut id) = (String::new(), String::new());
         loop {
@@ -106,7 +106,7 @@ impl Events {
         }
     }
 
-    /// Events until one of this name.
+    /// Reads events up to one with this name, which is returned.
     fn until(&mut self, name: &str) -> Event {
         loop {
             let event = self.next();
@@ -119,10 +119,10 @@ impl Events {
 
 /// A workspace with one stored run whose command contains markup.
 fn with_a_run() -> (Workspace, String) {
-    let (workspace, server) = (Workspace::shared(), Hostile::start());
+    let (workspace, server) = (Workspace::concurrent(), Hostile::start());
     let wild = "X-Wild: </script><img src=x onerror=alert(1)>";
     let output = workspace.run(&["bench", &server.url("/ok/1000"), "-n", "50", "-H", wild, "--json"]);
-    // The machine's noise may make it invalid; its page is as good.
+    // The machine's noise can make the run invalid, which does not affect its page.
     assert!(matches!(output.code, Some(0 | 3)), "{output}");
     let id = output.json()["run"]["id"].as_str().unwrap().to_owned();
     (workspace, id)
@@ -144,11 +144,11 @@ fn the_live_page_of_a_finished_run_has_the_figures_of_its_document() {
         let (head, body) = page.get(file);
         assert!(code(&head) == "200" && body.len() > 1000, "{file}: {head}");
     }
-    let whole = page.events("events").until("snapshot").data;
-    assert_eq!((whole["title"].as_str(), whole["is_over"].as_bool()), (Some(&*id), Some(true)));
+    let snapshot = page.events("events").until("snapshot").data;
+    assert_eq!((snapshot["title"].as_str(), snapshot["is_over"].as_bool()), (Some(&*id), Some(true)));
     let fact = |name: &str| {
-        let facts = whole["facts"].as_array().unwrap();
-        facts.iter().find(|fact| fact["name"] == name).unwrap_or_else(|| panic!("{name}: {whole}"))["value"].clone()
+        let facts = snapshot["facts"].as_array().unwrap();
+        facts.iter().find(|fact| fact["name"] == name).unwrap_or_else(|| panic!("{name}: {snapshot}"))["value"].clone()
     };
     let load = &summary["load"];
     assert_eq!(fact("Achieved").as_f64(), load["achieved_rate_per_s"].as_f64());
@@ -156,16 +156,16 @@ fn the_live_page_of_a_finished_run_has_the_figures_of_its_document() {
     assert_eq!(fact("p50").as_f64(), load["response_time_ns"]["p50"].as_f64());
     assert_eq!(fact("p99").as_f64(), load["response_time_ns"]["p99"].as_f64());
     assert_eq!(fact("Failed").as_f64(), Some(0.0));
-    // What was typed is there as words; the page is made by a script that knows text alone.
-    assert!(whole.to_string().contains("<img src=x onerror=alert(1)>"));
-    assert!(whole.to_string().contains(&format!("yamabiko report {id}")));
+    // Snapshots contain user input unescaped; the script of the page inserts it as text.
+    assert!(snapshot.to_string().contains("<img src=x onerror=alert(1)>"));
+    assert!(snapshot.to_string().contains(&format!("yamabiko report {id}")));
     let verdict = summary["validity"]["verdict"].as_str().unwrap();
-    assert_eq!(whole["judged"]["word"].as_str().unwrap().to_lowercase(), verdict);
+    assert_eq!(snapshot["judged"]["word"].as_str().unwrap().to_lowercase(), verdict);
     page.signal(Signal::SIGINT);
-    page.ends();
+    page.wait_for_end();
 }
 
-/// The value of the first sample of that name with that label.
+/// The value of the first sample with this name and label.
 fn sample(text: &str, name: &str, label: &str) -> f64 {
     let is_it = |line: &&str| line.split_once('{').is_some_and(|(front, rest)| front == name && rest.contains(label));
     let line = text.lines().find(is_it).unwrap_or_else(|| panic!("{name} {label}: {text}"));
@@ -186,15 +186,15 @@ fn the_metrics_endpoint_has_the_counters_of_the_document() {
     assert_eq!(Some(sample(&text, "yamabiko_measured_requests_offered", &run)), offered);
     assert_eq!(Some(sample(&text, "yamabiko_measured_requests_completed", &run)), completed);
     assert_eq!(Some(sample(&text, "yamabiko_measured_responses", "status=\"200\"")), load["status"]["200"].as_f64());
-    // Counters have the warm-up as well, if there was any.
+    // Counters include the warm-up.
     let counted = sample(&text, "yamabiko_requests_total", "outcome=\"completed\"");
     assert!(Some(counted) >= completed, "{counted} of {completed:?}");
     let verdict = summary["validity"]["verdict"].as_str().unwrap();
     assert_eq!(sample(&text, "yamabiko_run_verdict", &format!("verdict=\"{verdict}\"")), 1.0);
-    // The same run by its name, and the same again.
+    // The same run by its name, requested twice.
     assert_eq!(page.get(&format!("run/{id}/metrics")).1, text);
     assert_eq!(page.get("metrics").1, text);
-    // Where no run is shown.
+    // A page without a run.
     let list = Page::open(&workspace, &[]);
     for path in ["metrics", "run/nosuch/metrics", "runs/metrics", "run/%2e%2e/metrics"] {
         let (head, body) = list.get(path);
@@ -207,11 +207,11 @@ fn the_metrics_endpoint_has_the_counters_of_the_document() {
 fn the_live_page_without_a_run_lists_stored_runs() {
     let (workspace, id) = with_a_run();
     let page = Page::open(&workspace, &[]);
-    let whole = page.events("events").until("snapshot").data;
-    assert_eq!(whole["title"], "Runs");
-    let table = &whole["sections"][0]["pieces"][0];
+    let snapshot = page.events("events").until("snapshot").data;
+    assert_eq!(snapshot["title"], "Runs");
+    let table = &snapshot["sections"][0]["pieces"][0];
     assert_eq!((table["rows"][0][0].as_str(), table["links"][0].as_str()), (Some(&*id), Some(&*format!("run/{id}/"))));
-    // The one that was chosen.
+    // The chosen run.
     let (head, html) = page.get(&format!("run/{id}/"));
     assert!(code(&head) == "200" && html.contains("href=\"../../live.css\""));
     assert_eq!(page.events(&format!("run/{id}/events")).until("snapshot").data["title"].as_str(), Some(&*id));
@@ -238,19 +238,19 @@ fn the_live_page_refuses_foreign_hosts_and_missing_secrets() {
     let (events, metrics) = (format!("{}events", page.root), format!("{}metrics", page.root));
     for host in ["evil.example", "127.0.0.1.evil.example"] {
         for path in [&page.root, &events, &metrics] {
-            let (head, body) = page.ask("GET", host, path);
+            let (head, body) = page.request("GET", host, path);
             assert!(code(&head) == "403" && body.contains("--allow-host"), "{head}\n{body}");
         }
     }
     for path in [&page.root, &metrics] {
-        assert_eq!(code(&page.ask("GET", "bench.example", path).0), "200", "{path}");
+        assert_eq!(code(&page.request("GET", "bench.example", path).0), "200", "{path}");
     }
     for path in ["/", "/events", "/metrics", "/live.js", "/wrong-secret-of-some-length/", "/runs/events"] {
-        let (head, body) = page.ask("GET", &page.host, path);
+        let (head, body) = page.request("GET", &page.host, path);
         assert!(code(&head) == "403" && !body.contains(page.root.trim_matches('/')), "{path}: {head}");
     }
     for method in ["POST", "PUT", "DELETE", "OPTIONS"] {
-        assert_eq!(code(&page.ask(method, &page.host, &page.root).0), "405", "{method}");
+        assert_eq!(code(&page.request(method, &page.host, &page.root).0), "405", "{method}");
     }
     let (head, _) = page.get("");
     let policy = head.lines().find(|line| line.starts_with("content-security-policy: ")).unwrap();
@@ -276,7 +276,7 @@ fn a_given_secret_keeps_the_url_after_a_restart() {
     let after = second.events(&format!("events?after={}", before.id)).next();
     assert_eq!((after.name.as_str(), &after.data), ("snapshot", &before.data));
     assert_ne!(after.id, before.id);
-    // A viewer with the latest frame gets no repetition: the next event is the end.
+    // A viewer that has the latest snapshot does not get it again: the next event is the end.
     let mut again = second.events(&format!("events?after={}", after.id));
     second.signal(Signal::SIGTERM);
     assert_eq!(again.next().name, "end");
@@ -295,10 +295,10 @@ fn the_live_child_process_shows_its_input_and_ends_with_its_parent() {
     assert_eq!(events.until("snapshot").data["title"].as_str(), Some(&*id));
     drop(input);
     assert_eq!(events.until("end").data, serde_json::json!({}));
-    page.ends();
+    page.wait_for_end();
 }
 
-/// The last state reaches those who look on also when it is all there ever was.
+/// Viewers get the final snapshot even if it is the only one.
 #[test]
 fn the_final_snapshot_precedes_the_end_event() {
     let (workspace, id) = with_a_run();
@@ -311,7 +311,7 @@ fn the_final_snapshot_precedes_the_end_event() {
     let last = events.until("snapshot");
     assert_eq!((last.data["title"].as_str(), last.data["is_over"].as_bool()), (Some(&*id), Some(true)));
     events.until("end");
-    page.ends();
+    page.wait_for_end();
 }
 
 #[test]
@@ -337,7 +337,7 @@ fn viewers_of_the_live_page_are_limited() {
     let (head, body) = page.get("events");
     assert!(code(&head) == "503" && body.contains("Too many"), "{head}\n{body}");
     drop(streams);
-    wait_until("room again", || {
+    wait_until("the page accepts a viewer again", || {
         let mut stream = page.connect();
         write!(stream, "GET /events HTTP/1.1\r\nHost: {}\r\n\r\n", page.host).unwrap();
         let mut line = String::new();

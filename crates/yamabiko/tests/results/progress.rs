@@ -15,7 +15,7 @@ use nix::sys::signal::Signal;
 use schema::{CheckState, DistributionRecord, RunPhase, RunProgress, SecondRecord};
 use store::{RunStore, Tail, read_progress};
 
-/// The folder of the only run, or of the one whose name has this in it, when it is there.
+/// Waits for the folder of the run whose name contains `name`.
 fn folder(workspace: &Workspace, running: &mut Running, name: &str) -> PathBuf {
     let mut found = None;
     wait_until("the run has a folder", || {
@@ -26,11 +26,11 @@ fn folder(workspace: &Workspace, running: &mut Running, name: &str) -> PathBuf {
     found.unwrap_or_else(|| panic!("{}", running.stderr()))
 }
 
-/// A table as a page reads it: by what is new, and anew when the exact one is there.
+/// A table as a page reads it: new rows of the provisional table, and all rows of the exact table once it exists.
 struct Table<R: schema::Record> {
     tail: Tail<R>,
     rows: Vec<R>,
-    /// As they were before the exact ones came.
+    /// Rows of the provisional table, once the exact table exists.
     provisional: Option<Vec<R>>,
 }
 
@@ -39,10 +39,10 @@ impl<R: schema::Record> Table<R> {
         Table { tail: Tail::new(dir), rows: Vec::new(), provisional: None }
     }
 
-    fn look(&mut self) {
+    fn read_new_rows(&mut self) {
         let fresh = self.tail.poll().unwrap();
         if fresh.anew {
-            assert!(self.provisional.is_none(), "only once");
+            assert!(self.provisional.is_none(), "the exact table appears once");
             self.provisional = Some(std::mem::take(&mut self.rows));
         }
         self.rows.extend(fresh.rows);
@@ -51,7 +51,7 @@ impl<R: schema::Record> Table<R> {
 
 #[test]
 fn progress_of_a_run_is_readable_from_its_folder() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let server = Serving::start(&workspace, &[]);
     let url = format!("http://{}/10k.bin", server.address);
     let mut running = workspace.start(&["bench", &url, "--rate", "200/s", "--warmup", "1s", "-d", "4s", "--json"]);
@@ -61,8 +61,8 @@ fn progress_of_a_run_is_readable_from_its_folder() {
     let mut standings: Vec<RunProgress> = Vec::new();
     loop {
         let over = running.ended();
-        series.look();
-        distributions.look();
+        series.read_new_rows();
+        distributions.read_new_rows();
         if let Some(standing) = read_progress(&dir).unwrap()
             && standings.last() != Some(&standing)
         {
@@ -76,7 +76,7 @@ fn progress_of_a_run_is_readable_from_its_folder() {
     let output = running.finish();
     let document = output.json();
 
-    // Seconds never go back, and each is there once.
+    // Seconds increase, and each occurs once.
     let provisional = series.provisional.unwrap();
     for rows in [&provisional, &series.rows] {
         assert!(rows.iter().map(|row| row.second).eq(0..rows.len() as u32), "{rows:?}");
@@ -85,11 +85,11 @@ fn progress_of_a_run_is_readable_from_its_folder() {
     for (was, is) in provisional.iter().zip(&series.rows) {
         assert!(was.completed <= is.completed && was.failed <= is.failed, "{was:?} {is:?}");
     }
-    // The load loop reports what was offered, independent of ended requests.
+    // The load loop reports offered requests independently of ended ones.
     let offered = |rows: &[SecondRecord]| rows.iter().map(|row| row.offered).sum::<u64>();
     assert!(offered(&provisional) > 0 && offered(&provisional) <= offered(&series.rows));
 
-    // The distribution of each second has every request of it.
+    // The distribution of each second contains every request of that second.
     let mut sums = BTreeMap::<u32, u64>::new();
     distributions.rows.iter().for_each(|row| *sums.entry(row.second).or_default() += row.count);
     for row in &series.rows {
@@ -100,7 +100,7 @@ fn progress_of_a_run_is_readable_from_its_folder() {
     }
     assert!(distributions.provisional.is_some_and(|rows| !rows.is_empty()));
 
-    // It stands further each time, and in the end as the document says.
+    // Progress increases from snapshot to snapshot, and the final snapshot equals the document.
     assert!(
         standings.windows(2).all(|two| two[0].phase <= two[1].phase && two[0].at_s <= two[1].at_s),
         "{standings:?}"
@@ -115,11 +115,14 @@ fn progress_of_a_run_is_readable_from_its_folder() {
     );
     assert_eq!((midway.verb.as_str(), midway.warmup_s, midway.duration_s), ("bench", 1.0, Some(4.0)));
     let checks = &midway.validity.as_ref().unwrap().checks;
-    let whole: Vec<&str> =
+    let check_names: Vec<&str> =
         document["validity"]["checks"].as_array().unwrap().iter().map(|c| c["name"].as_str().unwrap()).collect();
-    assert!(checks.iter().all(|check| whole.contains(&check.name.as_str())), "the gate's own names: {checks:?}");
+    assert!(
+        checks.iter().all(|check| check_names.contains(&check.name.as_str())),
+        "the names of validity checks: {checks:?}"
+    );
     assert!(checks.iter().any(|check| check.name == "server_answers" && check.state == CheckState::Ok), "{checks:?}");
-    assert!(!checks.iter().any(|check| check.name == "conservation"), "only at the end");
+    assert!(!checks.iter().any(|check| check.name == "conservation"), "this check runs at the end only");
     let last = standings.last().unwrap();
     assert_eq!((last.phase, completed(last)), (RunPhase::Done, count(&document, "load.completed")));
     assert_eq!(last.load.as_ref().unwrap().response_time_ns.p99, count(&document, "load.response_time_ns.p99"));
@@ -128,14 +131,14 @@ fn progress_of_a_run_is_readable_from_its_folder() {
 
 #[test]
 fn a_killed_run_is_reported_with_its_partial_results() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let server = Serving::start(&workspace, &[]);
     let url = format!("http://{}/10k.bin", server.address);
     let mut running = workspace.start(&["bench", &url, "--rate", "100/s", "-d", "10m"]);
     let dir = folder(&workspace, &mut running, "bench");
     let mut series = Table::<SecondRecord>::of(&dir);
-    wait_until("two seconds are kept, and it stands", || {
-        series.look();
+    wait_until("two seconds and a snapshot are stored", || {
+        series.read_new_rows();
         let stands = read_progress(&dir).unwrap().is_some_and(|it| it.load.is_some_and(|load| load.completed > 0));
         assert!(!running.ended(), "{}", running.stderr());
         stands && series.rows.len() >= 2
@@ -153,10 +156,10 @@ fn a_killed_run_is_reported_with_its_partial_results() {
     assert!(workspace.run(&["runs"]).stdout.contains("unfinished"));
 }
 
-/// Without a folder there is nothing to show; what is over is not followed.
+/// Without a run there is no page, and an ended run cannot be followed.
 #[test]
 fn live_is_refused_without_a_stored_or_running_run() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     workspace.run(&["bench", "http://127.0.0.1:9/", "--live", "--no-save"]).refused(1, &["--live", "--no-save"]);
     workspace
         .run(&["capacity", "http://127.0.0.1:9/", "--slo", "p99 < 1s", "--live", "--no-save"])
@@ -169,7 +172,7 @@ fn live_is_refused_without_a_stored_or_running_run() {
 
 #[test]
 fn progress_of_an_experiment_names_its_current_run() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let server = ModelServer::start(4, Duration::from_millis(2));
     let (a, b) = (server.url(), server.url());
     let typed = [
@@ -209,43 +212,43 @@ fn progress_of_an_experiment_names_its_current_run() {
     );
     assert!(standing.ended.iter().all(|run| workspace.runs().join(run).join("summary.json").is_file()));
     assert!(!under.is_empty() && under.iter().all(|run| standing.ended.contains(run)), "{under:?}");
-    assert!(parts >= 1, "the first block was told before the end");
+    assert!(parts >= 1, "the first block is reported before the end");
     assert_eq!(serde_json::to_value(&standing.compare).unwrap(), document["compare"]);
 }
 
 /// The live page of a run: its process number, once it has printed its address.
 fn page_of(running: &mut Running) -> (i32, String) {
     let mut url = None;
-    wait_until("the page says where it is", || {
+    wait_until("the page prints its URL", || {
         assert!(!running.ended(), "{}", running.stderr());
         url = running.stderr().lines().find_map(|line| line.strip_prefix("live: ").map(str::to_owned));
         url.is_some()
     });
     let is_page = |pid: &i32| command_line(*pid).contains("--follow-stdin");
-    (children(running.pid()).into_iter().find(is_page).expect("a process of its own"), url.unwrap())
+    (children(running.pid()).into_iter().find(is_page).expect("the page has a process of its own"), url.unwrap())
 }
 
-fn is_gone(pid: i32) -> bool {
+fn has_exited(pid: i32) -> bool {
     stat(pid).is_none_or(|stat| stat.state == 'Z')
 }
 
 #[test]
 fn a_live_page_responds_and_ends_with_its_run() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let server = Serving::start(&workspace, &[]);
     let url = format!("http://{}/10k.bin", server.address);
     let mut killed = workspace.start(&["bench", &url, "--rate", "50/s", "-d", "10m", "--live"]);
     let (pid, at) = page_of(&mut killed);
-    let answer = ureq::get(&at).call().unwrap();
-    assert_eq!(answer.status(), 200);
+    let response = ureq::get(&at).call().unwrap();
+    assert_eq!(response.status(), 200);
     killed.signal(Signal::SIGKILL);
-    wait_until("the page ends with the run that was killed", || is_gone(pid));
+    wait_until("the page's process ends with the killed run", || has_exited(pid));
 
     let mut ended = workspace.start(&["bench", &url, "--rate", "50/s", "-d", "2s", "--live", "--json"]);
     let (pid, _) = page_of(&mut ended);
     let output = ended.finish();
-    assert_eq!(output.json()["schema"], "yamabiko.run/2", "stdout is the result alone");
-    assert!(is_gone(pid), "it was waited for");
+    assert_eq!(output.json()["schema"], "yamabiko.run/2", "stdout has only the result");
+    assert!(has_exited(pid), "the program waits for the page's process");
 
     // An address in use is reported before the run begins.
     let runs = RunStore::at(workspace.runs()).dirs().unwrap().len();

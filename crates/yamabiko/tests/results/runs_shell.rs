@@ -1,4 +1,4 @@
-//! `yamabiko completions` and `yamabiko man`: shells and man take what they are given.
+//! `yamabiko completions` and `yamabiko man`: shells accept the completions, and man the pages.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -13,8 +13,8 @@ fn bash(workspace: &Workspace, script: &str) -> Output {
     workspace.start_command(command).finish()
 }
 
-/// What bash offers after these words, the last of which is being typed.
-fn offered(workspace: &Workspace, words: &[&str]) -> Vec<String> {
+/// The completions that bash offers for the last of these words.
+fn completions(workspace: &Workspace, words: &[&str]) -> Vec<String> {
     let quoted: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
     let script = format!(
         "set -u; source <(yamabiko completions bash) || exit 9; COMP_WORDS=({}); COMP_CWORD={}; \
@@ -31,19 +31,19 @@ fn offered(workspace: &Workspace, words: &[&str]) -> Vec<String> {
 
 #[test]
 fn bash_completes_verbs_options_and_runs() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let run = id(&ended(&workspace.runs(), "bench", 0, "yamabiko bench", 1));
-    assert_eq!(offered(&workspace, &["yamabiko", "ben"]), ["bench"]);
-    assert!(offered(&workspace, &["yamabiko", "bench", "--warm"]).contains(&"--warmup".to_owned()));
-    assert!(offered(&workspace, &["yamabiko", "runs", "du"]).contains(&"du".to_owned()));
+    assert_eq!(completions(&workspace, &["yamabiko", "ben"]), ["bench"]);
+    assert!(completions(&workspace, &["yamabiko", "bench", "--warm"]).contains(&"--warmup".to_owned()));
+    assert!(completions(&workspace, &["yamabiko", "runs", "du"]).contains(&"du".to_owned()));
     for words in
         [&["yamabiko", "report", "2026"][..], &["yamabiko", "runs", "delete", "2026"], &["yamabiko", "compare", "2026"]]
     {
-        assert!(offered(&workspace, words).contains(&run), "{words:?}");
+        assert!(completions(&workspace, words).contains(&run), "{words:?}");
     }
-    assert!(offered(&workspace, &["yamabiko", "report", "la"]).contains(&"last".to_owned()));
-    assert!(!offered(&workspace, &["yamabiko", "bench", "2026"]).contains(&run));
-    // Twice in one shell, with the options that people have set.
+    assert!(completions(&workspace, &["yamabiko", "report", "la"]).contains(&"last".to_owned()));
+    assert!(!completions(&workspace, &["yamabiko", "bench", "2026"]).contains(&run));
+    // Loading the script twice in one shell, with common shell options.
     let twice =
         bash(&workspace, "set -eu; for i in 1 2; do source <(yamabiko completions bash); done; complete -p yamabiko")
             .success();
@@ -52,7 +52,7 @@ fn bash_completes_verbs_options_and_runs() {
 
 #[test]
 fn every_supported_shell_gets_a_completion_script() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = workspace.run(&["completions", shell]).success();
         assert!(script.stdout.contains("yamabiko") && script.stderr.is_empty(), "{script}");
@@ -63,7 +63,7 @@ fn every_supported_shell_gets_a_completion_script() {
 
 #[test]
 fn every_verb_has_a_man_page() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let folder = workspace.path().join("man");
     workspace.run(&["man", str_of(&folder)]).success();
     let page = |name: &str| fs::read_to_string(folder.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
