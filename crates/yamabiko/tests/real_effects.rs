@@ -232,7 +232,7 @@ fn codel_keeps_the_queueing_delay_short() {
     let drop_tail = rtt_during_a_bulk_stream("queue = \"200ms\"");
     let codel = rtt_during_a_bulk_stream("queue = \"200ms\"\naqm = \"codel\"");
     // On a busy machine the stream may not fill the queue.
-    let shown = format!("{codel} ms, with the drop_tail queue {drop_tail} ms");
+    let shown = format!("{codel} ms, with the drop-tail queue {drop_tail} ms");
     assert!(drop_tail >= 20.0 && codel >= 20.0, "never less than the configured RTT: {shown}");
     assert!(monitor.disturbed() || drop_tail > 100.0 && codel < 60.0, "an RTT of 20 ms and a short queue: {shown}");
 }

@@ -1,8 +1,9 @@
-//! `cargo xtask bench fleet`: many agents and one manager, with injected faults, and their CPU time and memory. The
-//! trial is that of the test `real_fleet` (see `crates/yamabiko/tests/support/fleet.rs`): each agent is a process with
-//! two programs under its tap, manager and agents are killed, the network between them is cut, and wall clocks differ
-//! by minutes; in the end DuckDB checks every exchange. `--hold N` keeps the fleet running for N seconds before its
-//! end, to look at the page; `--quiet` injects no faults.
+//! `cargo xtask bench fleet`: many agents and one manager, with injected faults, and their CPU time and memory.
+//!
+//! The trial is that of the test `real_fleet` (see `crates/yamabiko/tests/support/fleet.rs`): each agent is a process
+//! with two programs under its tap, manager and agents are killed, the network between them is cut, and wall clocks
+//! differ by minutes; in the end DuckDB checks every exchange. `--hold N` keeps the fleet running for N seconds before
+//! its end, to look at the page; `--quiet` injects no faults.
 
 use std::path::PathBuf;
 use std::time::Duration;

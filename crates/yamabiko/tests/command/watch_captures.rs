@@ -1,4 +1,4 @@
-//! `watch -r` of captures that are not as the wire was: what is put right, what is doubted, and what is refused.
+//! `watch -r` of captures that differ from the packets on the wire: corrected, suspect and refused captures.
 
 use std::fs;
 use std::path::PathBuf;
@@ -15,11 +15,11 @@ const CONNECTIONS: u64 = 40;
 const MICRO: u64 = 1000;
 const MILLI: u64 = 1_000_000;
 
-/// A packet of a file: its time in ns, and its bytes as raw IP.
+/// A packet of a file: time in ns, and raw IP bytes.
 type Sent = (u64, Vec<u8>);
 
-/// Connections of 131 ms, 50 ms apart in their beginnings, with a request each; 48 ms from the SYN-ACK to the ACK, and 20 ms from the
-/// request to the response. Every packet has an identification of its own.
+/// Connections of 131 ms with one request each, which begin every 50 ms; 48 ms from the SYN-ACK to the ACK, and 20 ms
+/// from the request to the response. Every packet has a unique IP identification.
 fn visits() -> Vec<Sent> {
     let mut sent = Vec::new();
     for (port, visit) in (40_000..).zip(0..CONNECTIONS) {
@@ -34,7 +34,7 @@ fn visits() -> Vec<Sent> {
         for ((at, packet), id) in talk.packets.iter().zip(1u16..) {
             let mut bytes = packet.bytes();
             bytes[4..6].copy_from_slice(&id.to_be_bytes());
-            // No two at one time, so that their order is one.
+            // No two packets have the same time, so that their order is unique.
             sent.push((at * MILLI + (visit * 16 + u64::from(id)) * MICRO, bytes));
         }
     }
@@ -57,7 +57,7 @@ fn put(workspace: &Workspace, name: &str, bytes: &[u8]) -> PathBuf {
     path
 }
 
-/// The document of a capture, and its exit status.
+/// The document of `watch -r` for a capture file, and the exit status.
 fn watched(workspace: &Workspace, file: &[u8]) -> (Value, i32) {
     let file = put(workspace, "a.pcap", file);
     let output = workspace.run(&["watch", "-r", str_of(&file), "--json", "--no-save"]);
@@ -80,7 +80,7 @@ fn check_figures(document: &Value) {
     assert!((number(document, "watch.service_time_ns.mean") / 20e6 - 1.0).abs() < 0.001, "{document:#}");
 }
 
-/// The check that failed, and what it says.
+/// The reason of a failed check.
 #[track_caller]
 fn failed(document: &Value, name: &str) -> String {
     let checks = document["validity"]["checks"].as_array().unwrap();
@@ -97,7 +97,7 @@ fn packets_out_of_order_in_a_capture_are_sorted() {
     check_figures(&straight);
     assert_eq!(count(&straight, "watch.capture.reordered_packets"), 0);
     for most_us in [1, 500, 10_000, 50_000, 99_000] {
-        // Each is written as if it had come up to so much later.
+        // The packets are in the order of their time plus a random delay.
         let mut order: Vec<(u64, Sent)> = visits()
             .into_iter()
             .zip(1u64..)
@@ -115,7 +115,7 @@ fn packets_out_of_order_in_a_capture_are_sorted() {
         assert_eq!(count(&document, "watch.capture.reordered_packets"), moved);
         assert_eq!(number(&document, "watch.capture.reorder_window_ns"), 100e6);
     }
-    // A packet that is too late for it is named.
+    // A packet that is too late for sorting is reported.
     let mut sent = visits();
     let late = sent.remove(5);
     sent.insert(60, late);
@@ -144,7 +144,7 @@ fn acknowledgements_captured_before_their_data_are_reordered() {
             .map(|(at, bytes)| (*at, [bytes[20], bytes[21]]))
             .collect();
         for (at, bytes) in &mut sent {
-            // The server's bare acknowledgement, its second packet of each connection.
+            // The second packet of the server in each connection is an acknowledgement without data.
             if bytes[12..16] == [198, 18, 0, 1] && bytes[5] == 5 {
                 let request = requests.iter().find(|(_, port)| bytes[22..24] == *port).unwrap();
                 *at = request.0 - early_us * MICRO;
@@ -240,8 +240,12 @@ fn tunnelled_packets_are_read_and_unsupported_ones_named() {
     assert_eq!(document["watch"]["capture"]["tunnels"], serde_json::json!({ "GRE": gre.len() }));
     let file = put(&workspace, "gre.pcap", &pcap(&gre, LinkType::RawIp, 65_535));
     let port = ["watch", "-r", str_of(&file), "--port", "40001", "--json", "--no-save"];
-    assert_eq!(count(&workspace.run(&port).json(), "watch.connections.count"), 1, "--port is of what is inside");
-    // An encrypted tunnel.
+    assert_eq!(
+        count(&workspace.run(&port).json(), "watch.connections.count"),
+        1,
+        "--port applies to the inner packets"
+    );
+    // An encrypted tunnel is reported as not analysed.
     let mut esp = gre;
     esp.iter_mut().for_each(|(_, bytes)| bytes[9] = 50);
     let document = read(&workspace, &esp);
@@ -276,7 +280,7 @@ fn a_snaplen_that_is_too_short_makes_the_run_suspect() {
     );
 }
 
-/// Each direction by an interface of its own, in units of its own; the second one is written later.
+/// Each direction has its own interface with its own timestamp resolution; packets of the second one are written later.
 #[test]
 fn interfaces_with_different_clock_resolutions_form_one_capture() {
     let workspace = Workspace::concurrent();

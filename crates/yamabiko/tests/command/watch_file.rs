@@ -11,8 +11,8 @@ use serde_json::Value;
 use wire::capture::write;
 use wire::link::LinkType;
 
-/// Three connections with a request each, one after the other: 48 ms from the SYN-ACK to the ACK, 2 ms before it, and
-/// 20 ms from a request to its response.
+/// Three sequential connections with one request each: 2 ms from SYN to SYN-ACK, 48 ms from SYN-ACK to ACK, and 20 ms
+/// from a request to its response.
 fn talks() -> Vec<Talk> {
     let mut at = 1000;
     ["200 OK", "200 OK", "404 Not Found"]
@@ -30,7 +30,7 @@ fn talks() -> Vec<Talk> {
         .collect()
 }
 
-/// The same as a pcap file, and where each record starts.
+/// The three connections as a pcap file, and the offset of each record.
 fn pcap() -> (Vec<u8>, Vec<usize>) {
     let (mut file, mut starts) = (Vec::new(), Vec::new());
     write::pcap_header(&mut file, LinkType::RawIp, 65_535);
@@ -69,7 +69,7 @@ fn check_figures(document: &Value) {
     assert_eq!((count(document, "watch.connections.max"), count(document, "watch.retransmitted")), (1, 0));
     assert_eq!(count(document, "watch.handshake_rtt_ns.count"), 3);
     assert!((number(document, "watch.service_time_ns.mean") - 20e6).abs() < 1.0);
-    // Each is open from its SYN to the server's FIN.
+    // Each connection is open from its SYN to the server's FIN.
     let length_s: u64 = talks().iter().map(|talk| talk.packets[talk.packets.len() - 2].0 - talk.packets[0].0).sum();
     let (first, last) = (talks()[0].packets[0].0, talks()[2].packets.last().unwrap().0);
     let mean = length_s as f64 / (last - first) as f64;
@@ -131,26 +131,27 @@ fn the_capture_point_determines_the_measured_rtt() {
     }
 }
 
-/// A record's header has 16 bytes: the file ends in one, in a packet, and between two records.
+/// A record header has 16 bytes: the file ends within a header, within a packet, or between two records.
 #[test]
 fn a_truncated_capture_file_is_reported_up_to_its_end() {
     let workspace = Workspace::concurrent();
     let (file, starts) = pcap();
     let record = starts[starts.len() - 1];
-    for (length, whole) in [(record, true), (record + 9, false), (record + 20, false)] {
+    for (length, is_complete) in [(record, true), (record + 9, false), (record + 20, false)] {
         let cut = put(&workspace, "cut.pcap", &file[..length]);
         let output = workspace.run(&["watch", "-r", str_of(&cut), "--json"]);
         let document = output.json();
         assert_eq!(count(&document, "watch.packets"), starts.len() as u64 - 1, "{output}");
-        assert_eq!(output.code, Some(i32::from(!whole)), "{output}");
-        let said = output.stderr.contains(&format!("cut.pcap: byte {record}: the file ends {} bytes", length - record));
-        assert_eq!(said, !whole, "{output}");
-        assert_eq!(document["validity"]["verdict"] == "valid", whole);
+        assert_eq!(output.code, Some(i32::from(!is_complete)), "{output}");
+        let is_reported =
+            output.stderr.contains(&format!("cut.pcap: byte {record}: the file ends {} bytes", length - record));
+        assert_eq!(is_reported, !is_complete, "{output}");
+        assert_eq!(document["validity"]["verdict"] == "valid", is_complete);
     }
 }
 
 #[test]
-fn a_file_that_is_no_capture_is_refused() {
+fn a_file_that_is_not_a_capture_is_refused() {
     let workspace = Workspace::concurrent();
     let file = put(&workspace, "a.gz", &[0x1F, 0x8B, 8, 0, 0, 0]);
     workspace
@@ -163,7 +164,7 @@ fn a_file_that_is_no_capture_is_refused() {
     workspace.run(&["watch"]).refused(1, &["--interface", "--read", "--from"]);
     workspace.run(&["watch", "-i", "lo", "-r", "x"]).refused(1, &["cannot be used with"]);
     workspace.run(&["watch", "-i", "lo", "-s", "10"]).refused(1, &["64..=262144"]);
-    assert_eq!(fs::read_dir(workspace.runs()).unwrap().count(), 0, "nothing is left in the run store");
+    assert_eq!(fs::read_dir(workspace.runs()).unwrap().count(), 0, "the run store is empty");
 }
 
 #[test]
@@ -217,12 +218,12 @@ fn watch_converts_and_filters_a_capture() {
     let document = workspace.run(&one).success().json();
     assert_eq!(count(&document, "watch.packets") as usize, packets(&again).len());
     assert_eq!(packets(&again).len(), talks()[1].packets.len());
-    // What was lost and where it was captured go along.
+    // The converted file contains the number of dropped packets and the interface.
     let lossy = put(&workspace, "lossy.pcapng", &pcapng(7));
     workspace.run(&["watch", "-r", str_of(&lossy), "--pcapng", str_of(&again), "--no-save"]).success();
     let document = workspace.run(&["watch", "-r", str_of(&again), "--json", "--no-save"]).success().json();
     assert_eq!(count(&document, "watch.capture_drops"), 7);
-    assert!(fs::read(&again).unwrap().windows(2).any(|name| name == b"s0"), "the interface keeps its name");
+    assert!(fs::read(&again).unwrap().windows(2).any(|name| name == b"s0"), "the file contains the interface's name");
 }
 
 #[test]
@@ -252,7 +253,7 @@ fn a_closed_pipe_stops_writing_and_not_the_measurement() {
     nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
     let arguments = ["watch", "-r", str_of(&file), "--pcapng", str_of(&pipe), "--json", "--no-save"];
     workspace.run(&arguments).refused(1, &["no process reads this pipe"]);
-    // A reader that closes immediately.
+    // The reader closes the pipe immediately.
     let mut command = std::process::Command::new("sh");
     let script = format!(
         "'{}' watch -r - --pcapng /dev/fd/5 --json --no-save 5>&1 >'{}' | true",

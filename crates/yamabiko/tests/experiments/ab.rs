@@ -284,7 +284,7 @@ fn ab_prints_help_and_refuses_wrong_input() {
     assert!(help.stderr.starts_with("Usage: yamabiko ab [options]"), "{help}");
     assert!(workspace.run(&["ab", "--help"]).success().stdout.starts_with("Usage: yamabiko ab"));
     assert!(workspace.run(&["ab", "-V"]).success().stdout.starts_with("This is Yamabiko, Version "));
-    for (words, code, says) in [
+    for (words, code, message) in [
         ("-n 0 http://h/", 1, "Invalid number of requests"),
         ("-n 5 -c 9 http://h/", 22, "ab: Cannot use concurrency level greater than total number of requests"),
         ("http://h", 22, "ab: invalid URL"),
@@ -294,7 +294,7 @@ fn ab_prints_help_and_refuses_wrong_input() {
         let words: Vec<&str> = ["ab"].into_iter().chain(words.split_whitespace()).collect();
         let output = workspace.run(&words);
         assert_eq!(output.code, Some(code), "{output}");
-        assert!(output.stderr.contains(says), "{output}");
+        assert!(output.stderr.contains(message), "{output}");
     }
     assert_eq!(std::fs::read_dir(workspace.runs()).unwrap().count(), 0, "the run store is empty");
 }

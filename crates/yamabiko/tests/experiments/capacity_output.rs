@@ -251,9 +251,7 @@ fn a_printed_capacity_plan_reads_back_and_contradictions_are_refused() {
     workspace.run(&asks("users")).refused(1, &["--think"]);
     workspace.run(&asks("sessions")).refused(1, &["new-connections"]);
     workspace.run(&[&asks("users")[..], &["--think", "7s", "--clients", "5"]].concat()).refused(1, &["--clients"]);
-    workspace
-        .run(&[&asks("users")[..], &["--think", "7s", "--start", "10/s"]].concat())
-        .refused(1, &["complete number"]);
+    workspace.run(&[&asks("users")[..], &["--think", "7s", "--start", "10/s"]].concat()).refused(1, &["whole number"]);
     workspace.run(&[&asks("connections")[..], &["--think", "7s"]].concat()).refused(1, &["--find users"]);
     workspace.run(&[&asks("connections")[..], &["--close"]].concat()).refused(1, &["--close"]);
     workspace.run(&[&asks("new-connections")[..], &["--keepalive"]].concat()).refused(1, &["--keepalive"]);

@@ -301,7 +301,7 @@ fn a_hundred_unauthenticated_connections_do_not_block_a_client() {
     }
     assert!(open[0] + open[1] <= 64 + 8 && open[1] <= 64 + 8, "{open:?}");
     drop(session);
-    wait_until("the session has ended", || server.stderr().contains("sent_bytes goodbye"));
+    wait_until("the session has ended", || server.stderr().contains("said goodbye"));
 }
 
 /// Produces bytes that differ from the client's next frame.

@@ -38,7 +38,7 @@ fn urls_are_used_in_turn_or_by_weight() {
     let document = run(&workspace, &["bench", &urls[0], &urls[1], &urls[2], "-n", "30", "-c", "1"]);
     assert!(counts(&document).values().all(|&count| count == (10, 0)), "{document}");
 
-    fs::write(workspace.path().join("urls.txt"), "# most follow for this\n/often\t9\n/seldom 1\n").unwrap();
+    fs::write(workspace.path().join("urls.txt"), "# the popular one\n/often\t9\n/seldom 1\n").unwrap();
     let list = workspace.path().join("urls.txt");
     let document = run(&workspace, &["bench", &server.url("/"), "--urls", str_of(&list), "-n", "1000", "-c", "2"]);
     let counted = counts(&document);

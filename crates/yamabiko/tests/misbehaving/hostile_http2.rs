@@ -106,7 +106,7 @@ const BEHAVIOURS: &[Behaviour] = &[
         connection.send(DATA, END_STREAM, stream, b"hello")?;
         connection.sink()
     }),
-    ("DATA on a stream of nobody's", Some("malformed"), |connection| {
+    ("DATA on an unused stream", Some("malformed"), |connection| {
         connection.settings(&[])?;
         connection.request()?;
         connection.send(DATA, 0, 99, b"hello")?;

@@ -1,4 +1,5 @@
 //! `yamabiko cache` against Debian's squid, Varnish and nginx: the measured hit ratio equals the cache's own counters.
+//!
 //! The compared requests are plain GETs with a response, outside TLS, of the whole run (no warm-up). squid counts a
 //! request when it ends, tunnels included, which own_ratio log distinguishes. Varnish counts each request, and
 //! collapsed ones once more, which it reports. nginx writes a log line for each. The workloads have only plain GETs, so
@@ -48,10 +49,10 @@ fn compare(name: &str, point: &Value, counted: impl Fn() -> ProxyCounters) {
     assert_eq!(counted.requests, expected, "{name} counts the same requests");
     let measured = point["hit_ratio"]["measured"].as_f64().unwrap();
     let own_ratio = counted.hit_ratio().unwrap();
-    println!("{name}: {expected} requests, measured {measured:.5}, by own_ratio own counters {own_ratio:.5}");
+    println!("{name}: {expected} requests, measured {measured:.5}, by its own counters {own_ratio:.5}");
     assert!(
         (measured - own_ratio).abs() < MAX_DIFFERENCE,
-        "{name}: measured {measured}, by own_ratio own counters {own_ratio}: {point:#}"
+        "{name}: measured {measured}, by its own counters {own_ratio}: {point:#}"
     );
     assert!(measured > 0.2, "{name}: {point:#}");
     // A finite cache evicts objects; no other deviation is permitted.

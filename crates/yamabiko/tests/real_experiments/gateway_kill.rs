@@ -21,10 +21,10 @@ fn a_killed_gateway_experiment_leaves_no_processes_or_networks() {
     let workspace = Workspace::new();
     let (mounts_before, tables_before) = (mounts(), tables());
     let mut pids = HashSet::new();
-    for (number, moment) in KILL_TIMES_MS.into_iter().enumerate() {
+    for (number, kill_time_ms) in KILL_TIMES_MS.into_iter().enumerate() {
         let folder = folder(&workspace, number);
         let victim = start(&workspace, &folder);
-        sleep(Duration::from_millis(moment));
+        sleep(Duration::from_millis(kill_time_ms));
         pids.insert(kill(victim, Leftovers::new(&folder)).0);
     }
     // One kill of the complete testbed: three networks, the emulated network card, and programs that try to survive.

@@ -65,7 +65,7 @@ fn the_cpu_limit_of_a_gateway_holds_under_load() {
     let workspace = Workspace::new();
     let arguments = ["gateway", "--gateway-cpu", "2%", "--server", "exec iperf3 -s -1", "--"];
     let flood = "iperf3 -c server -u -b 0 -l 16 -t 1 -J";
-    let iperf3 = workspace.run(&[&output[..], &flood.split(' ').collect::<Vec<_>>()].concat()).success();
+    let iperf3 = workspace.run(&[&arguments[..], &flood.split(' ').collect::<Vec<_>>()].concat()).success();
     // 2 % of the run's time, plus what the quota permits at the edges of a short run.
     let used = before(&iperf3, "% of a core used (2% at most, throttled for typically up to 49ms");
     assert!((0.5..2.8).contains(&used), "{iperf3}");

@@ -120,8 +120,8 @@ fn reproduce_directory_in_short_trials_with_a_small_directory() {
             assert!(reported, "unmeasured quantities have no figures: {document:#}");
             continue;
         }
-        for moment in ["unloaded", "flooded"] {
-            let setting = format!("{case}, {moment}");
+        for load in ["unloaded", "flooded"] {
+            let setting = format!("{case}, {load}");
             let (p50, p99) = (
                 of("searches at ten times the maximum", &setting, "static response time, median"),
                 of("searches at ten times the maximum", &setting, "static response time, 99 %"),

@@ -74,9 +74,7 @@ fn impossible_records_are_refused_and_not_stored() {
     invalid_agent.sends_next_batch(&site);
     let (boss, before) = (site.token("boss", "operator"), site.index_state());
     let (mut refusals, mut wrong) = (ExpectedRefusals::of(&site), Vec::new());
-    for (values, status, why) in
-        [(impossible_values(), 422, "invalid_value"), (malformed_values(), 400, "malformed")]
-    {
+    for (values, status, why) in [(impossible_values(), 422, "invalid_value"), (malformed_values(), 400, "malformed")] {
         for (what, place, value) in values {
             let mut batch = invalid_agent.batch();
             *at(&mut batch, &place.split('.').collect::<Vec<_>>()) = value;

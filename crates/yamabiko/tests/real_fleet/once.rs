@@ -83,7 +83,7 @@ fn omitted_exchanges_are_counted() {
     trial
         .without_manager(|trial| {
             let status = trial.agent(0).data.join("status.json");
-            wait("the agent with the small_spool spool drops rows", || {
+            wait("the agent with the small spool drops rows", || {
                 let status: Value = serde_json::from_slice(&std::fs::read(&status)?)?;
                 Ok(status["rows"]["dropped"].as_u64() > Some(0))
             })

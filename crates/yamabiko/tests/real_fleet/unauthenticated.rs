@@ -137,7 +137,7 @@ fn ten_thousand_unauthenticated_connections_do_not_block_agents() {
     let mut command = std::process::Command::new(&server[0]);
     command.args(&server[1..]);
     let server_process = Process::start(command, &folder.join("server.log")).unwrap();
-    wait_until("the talkers' server server_process", || server_process.log_text().contains("listening"));
+    wait_until("the talkers' server listens", || server_process.log_text().contains("listening"));
     let log = server_process.log_text();
     let ports: Vec<String> = log.lines().filter_map(|line| line.strip_prefix("port ")).map(str::to_owned).collect();
     let account = folder.join("real.till.csv");

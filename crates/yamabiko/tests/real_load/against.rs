@@ -1,6 +1,8 @@
 //! `watch` compared with tcptrace and tshark on the same captures: real servers and clients, loss, truncated packets,
-//! reused ports. All compared figures must be equal. Where the programs count differently, a rule converts one figure
-//! into the other (docs/notes/watch-against-others.md shows the packets).
+//! reused ports.
+//!
+//! All compared figures must be equal. Where the programs count differently, a rule converts one figure into the other
+//! (docs/notes/watch-against-others.md shows the packets).
 
 use std::collections::BTreeMap;
 use std::fs;

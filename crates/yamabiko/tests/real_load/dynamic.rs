@@ -76,15 +76,15 @@ fn gunicorn_is_restarted_after_a_crash_while_files_are_served() {
     let workspace = workspace();
     let serving = gunicorn(&workspace, &["--dynamic-cpu", "60%", "--dynamic-weight", "usual"]);
     let body = vec![b'y'; 300_000];
-    let (code, text) = post(&serving, "/app/wait_until_up?x=1", "Content-Length: 300000\r\n", &body);
-    let hash = "POST /app/wait_until_up 127.0.0.1 ";
+    let (code, text) = post(&serving, "/app/up?x=1", "Content-Length: 300000\r\n", &body);
+    let hash = "POST /app/up 127.0.0.1 ";
     assert!(code == 200 && text.starts_with(hash), "{code} {text}");
     let chunked = [format!("{:x}\r\n", body.len()).as_bytes(), &body, b"\r\n0\r\n\r\n"].concat();
-    let (code, text) = post(&serving, "/app/wait_until_up", "Transfer-Encoding: chunked\r\n", &chunked);
+    let (code, text) = post(&serving, "/app/up", "Transfer-Encoding: chunked\r\n", &chunked);
     assert!(code == 200, "{code} {text} {}", serving.running.stderr());
     assert_eq!(serving.connect().get("/10k.bin", "").unwrap().body.len(), 10 << 10);
 
-    let mut beside = serving.connect();
+    let mut file_client = serving.connect();
     for round in 1..=2 {
         let programs: Vec<i32> = descendants(serving.running.pid())
             .into_iter()
@@ -93,7 +93,7 @@ fn gunicorn_is_restarted_after_a_crash_while_files_are_served() {
         assert!(!programs.is_empty());
         signal_all(&programs, Signal::SIGKILL);
         wait_until("the server detects the end of the program", || {
-            assert_eq!(beside.get("/100k.bin", "").unwrap().body.len(), 100 << 10);
+            assert_eq!(file_client.get("/100k.bin", "").unwrap().body.len(), 100 << 10);
             status(&serving)["dynamic"]["program"]["starts"] == 1 + round
         });
         wait_until_up(&serving, "/app");
@@ -101,7 +101,7 @@ fn gunicorn_is_restarted_after_a_crash_while_files_are_served() {
     let stderr = serving.running.stderr();
     assert_eq!(stderr.matches("the program was killed by signal 9; it restarts in").count(), 2, "{stderr}");
     let program = &status(&serving)["dynamic"]["program"];
-    assert!(program["wait_until_up"] == true && program["cpu"]["user_s"].as_f64().unwrap() > 0.0, "{program}");
+    assert!(program["up"] == true && program["cpu"]["user_s"].as_f64().unwrap() > 0.0, "{program}");
     assert!(program["periods"]["all"].as_u64().unwrap() > 0, "{program}");
 }
 

@@ -92,8 +92,8 @@ fn tls_handshakes_take_the_expected_round_trips() {
         let connect = number(&document, "load.connect_ns.p50");
         assert!(disturbed(&document) || (40e6..60e6).contains(&connect), "TCP alone: {connect} {case}");
         for row in rows(&document) {
-            let moments = [row.started_at, row.connected_at, row.secured_at, row.sent_at, row.first_byte_at];
-            assert!(moments.iter().all(Option::is_some) && moments.is_sorted(), "{row:?}");
+            let times = [row.started_at, row.connected_at, row.secured_at, row.sent_at, row.first_byte_at];
+            assert!(times.iter().all(Option::is_some) && times.is_sorted(), "{row:?}");
             assert!(row.tls_handshake_ns().unwrap() as f64 >= configured_ns * 0.999, "{row:?}");
         }
 

@@ -99,9 +99,9 @@ fn a_live_capture_learns_two_client_classes_and_their_loss() {
     let loss = profile.down.loss();
     assert!((0.006..0.02).contains(&loss), "{loss}\n{output}");
     assert_eq!(profile.up.loss(), 0.0, "{output}");
-    let words = output.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    let text = output.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
     for words in ["captured at the server", "connections of 100 clients", "replay yamabiko bench", "--close"] {
-        assert!(words.contains(words), "{words} in\n{output}");
+        assert!(text.contains(words), "{words} in\n{output}");
     }
 }
 

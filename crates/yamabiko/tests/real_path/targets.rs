@@ -153,22 +153,23 @@ fn addresses_of_one_name_are_used_in_turn() {
     assert_eq!(shares("nginx.log"), equal(REMOTE[0], REMOTE[1], "shop.example"));
 
     // In the testbed the addresses are used in turn, too.
-    let log = workspace.file("lab.log");
+    let log = workspace.file("testbed.log");
     let prefix = workspace.path().display();
     let text = format!(
-        "daemon off;\nmaster_process off;\npid var/lab.pid;\nerror_log stderr;\nevents {{ worker_connections 500; }}\n\
+        "daemon off;\nmaster_process off;\npid var/testbed.pid;\nerror_log stderr;\nevents {{ worker_connections 500; }}\n\
          http {{ log_format lab '$server_addr:$server_port $host'; access_log {} lab;\nclient_body_temp_path var/b;\n\
          proxy_temp_path var/p;\nfastcgi_temp_path var/f;\nuwsgi_temp_path var/u;\nscgi_temp_path var/s;\n\
          server {{ listen 8080; root {}; }} }}\n",
         log.display(),
         workspace.www().display()
     );
-    fs::write(workspace.path().join("lab.conf"), text).unwrap();
-    let server = format!("exec nginx -p {prefix} -c {prefix}/lab.conf");
-    let lab = ["bench", "http://shop.example:8080/10k.bin", "--server", &server, "--server-name", "shop.example"];
-    let output = workspace.run(&[&lab[..], &["--server-addresses", "2"], &common].concat());
+    fs::write(workspace.path().join("testbed.conf"), text).unwrap();
+    let server = format!("exec nginx -p {prefix} -c {prefix}/testbed.conf");
+    let in_testbed =
+        ["bench", "http://shop.example:8080/10k.bin", "--server", &server, "--server-name", "shop.example"];
+    let output = workspace.run(&[&in_testbed[..], &["--server-addresses", "2"], &common].concat());
     assert_eq!(count(&output.json(), "load.completed"), 60, "{output}");
-    assert_eq!(shares("lab.log"), equal("198.18.0.1", "198.18.0.2", "shop.example"));
+    assert_eq!(shares("testbed.log"), equal("198.18.0.1", "198.18.0.2", "shop.example"));
     let wrong = ["bench", "http://other.example:8080/", "--server", &server, "-d", "1s"];
     workspace.run(&wrong).refused(1, &["other.example", "--server-name"]);
 }
@@ -204,18 +205,20 @@ fn programs_reach_the_target_under_its_name() {
             .yamabiko(&workspace, &[&["net", "--rtt", "40ms", "--to", &to, "--"], &curl[..], &arguments].concat());
         assert_eq!(net.code, Some(0), "{net}");
         let words: Vec<&str> = net.stdout.split(' ').collect();
-        assert_eq!((arguments[0], arguments[1], arguments[3]), ("200", "0", "198.19.0.1"), "{net}");
-        assert!(arguments[2].parse::<f64>().unwrap() >= 0.040, "{net}");
+        assert_eq!((words[0], words[1], words[3]), ("200", "0", "198.19.0.1"), "{net}");
+        assert!(words[2].parse::<f64>().unwrap() >= 0.040, "{net}");
     }
     // A server of the testbed under the name of the service.
     let configuration = workspace.path().join("here/nginx.conf");
     let text = fs::read_to_string(&configuration).unwrap().replace("127.0.0.1:8443", "8443");
-    fs::write(workspace.path().join("lab.conf"), text.replace("here.log", "lab.log")).unwrap();
-    fs::create_dir_all(workspace.path().join("lab/var")).unwrap();
-    let server = format!("exec nginx -p {0}/lab -c {0}/lab.conf", workspace.path().display());
-    let lab = ["net", "--server", &server, "--server-name", "shop.example", "--", "curl", "-s", "-o", "/dev/null"];
-    let lab = workspace.run(&[&lab[..], &["--cacert", str_of(&certificate), "-w", "%{http_code}", url]].concat());
-    assert_eq!((lab.code, lab.stdout.as_str()), (Some(0), "200"), "{lab}");
+    fs::write(workspace.path().join("testbed.conf"), text.replace("here.log", "testbed.log")).unwrap();
+    fs::create_dir_all(workspace.path().join("testbed/var")).unwrap();
+    let server = format!("exec nginx -p {0}/testbed -c {0}/testbed.conf", workspace.path().display());
+    let in_testbed =
+        ["net", "--server", &server, "--server-name", "shop.example", "--", "curl", "-s", "-o", "/dev/null"];
+    let curl =
+        workspace.run(&[&in_testbed[..], &["--cacert", str_of(&certificate), "-w", "%{http_code}", url]].concat());
+    assert_eq!((curl.code, curl.stdout.as_str()), (Some(0), "200"), "{curl}");
 
     // No other address can be reached, and an unknown name is refused.
     let other =

@@ -31,7 +31,7 @@ fn sigkill_at_any_time_leaves_nothing_on_the_host() {
         "http://[::1]:8084/10k.bin".to_owned(),
         format!("http://[{REMOTE_V6}]:8080/10k.bin"),
     ];
-    let mut rng = Rng::named(11, "moments of death");
+    let mut rng = Rng::named(11, "kill times");
     let mut built = 0;
     for number in 0..KILLS {
         let url = urls[(number % 4) as usize].as_str();
@@ -108,8 +108,8 @@ fn a_second_path_or_an_occupied_network_is_refused_by_name() {
     hosts.host.yamabiko(&workspace, &["net", "--to", url, "--", "true"]).refused(2, &["another yamabiko", "yamabiko0"]);
     // A run with a server of the testbed does not use the host's network.
     let own = format!("exec {} serve {} --listen 0.0.0.0:8080", yamabiko().display(), str_of(&workspace.www()));
-    let lab = ["bench", "http://server:8080/10k.bin", "--server", &own, "-n", "20", "--json", "--no-save"];
-    assert_eq!(count(&hosts.host.yamabiko(&workspace, &lab).json(), "load.completed"), 20);
+    let in_testbed = ["bench", "http://server:8080/10k.bin", "--server", &own, "-n", "20", "--json", "--no-save"];
+    assert_eq!(count(&hosts.host.yamabiko(&workspace, &in_testbed).json(), "load.completed"), 20);
     first.signal(Signal::SIGKILL);
     first.finish();
     wait_until("the device is removed", || !hosts.host.has_device("yamabiko"));
@@ -155,8 +155,8 @@ fn an_unprivileged_user_is_refused_before_the_run() {
     assert_eq!(count(&direct.json(), "load.completed"), 20, "{direct}");
     let own = format!("exec {} serve {} --listen [::]:8080", program.display(), str_of(&workspace.www()));
     for family in ["-4", "-6"] {
-        let lab = ["bench", "http://server:8080/10k.bin", "--server", &own, family, "--rtt", "5ms", "-n", "20"];
-        let lab = user(&[&lab[..], &["--json", "--no-save"]].concat());
-        assert_eq!(count(&lab.json(), "load.completed"), 20, "{lab}");
+        let in_testbed = ["bench", "http://server:8080/10k.bin", "--server", &own, family, "--rtt", "5ms", "-n", "20"];
+        let output = user(&[&in_testbed[..], &["--json", "--no-save"]].concat());
+        assert_eq!(count(&output.json(), "load.completed"), 20, "{output}");
     }
 }

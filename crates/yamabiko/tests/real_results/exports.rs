@@ -51,8 +51,8 @@ fn number(document: &Value, pointer: &str) -> f64 {
 /// Prometheus' timestamp of the run's last second.
 fn end_s(workspace: &Workspace) -> f64 {
     let text = fs::read_to_string(written(workspace, "openmetrics")).unwrap();
-    let moments = text.lines().filter(|line| line.starts_with("yamabiko_requests_offered_total"));
-    moments.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()).fold(0.0, f64::max)
+    let samples = text.lines().filter(|line| line.starts_with("yamabiko_requests_offered_total"));
+    samples.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()).fold(0.0, f64::max)
 }
 
 fn failed(document: &Value) -> f64 {
@@ -118,8 +118,8 @@ fn prometheus_returns_the_figures_sent_by_remote_write() {
         for target in panel["targets"].as_array().into_iter().flatten() {
             let query = target["expr"].as_str().unwrap().replace("$run", ".*").replace("$__rate_interval", "1m");
             // A gauge without a value in the last seconds has ended.
-            let moments = [at_s, at_s - 3.0];
-            with_result += usize::from(moments.iter().any(|&at_s| !prometheus.query(&query, at_s).is_empty()));
+            let times = [at_s, at_s - 3.0];
+            with_result += usize::from(times.iter().any(|&at_s| !prometheus.query(&query, at_s).is_empty()));
         }
     }
     assert!(with_result > 25, "{with_result} queries of the dashboard have a result");

@@ -206,7 +206,7 @@ fn the_fleet_page_shows_and_configures_two_hundred_agents() {
         );
         attempts += group["whole"]["attempts"].as_u64().unwrap();
     }
-    let summary = tab.value("document.getElementById('quality-summary').textContent");
+    let summary = tab.value("document.getElementById('quality-said').textContent");
     let grouped = attempts
         .to_string()
         .as_bytes()
@@ -239,7 +239,7 @@ fn the_fleet_page_shows_and_configures_two_hundred_agents() {
         "(() => { const share = document.querySelector('#agent-settings input[name=share]'); share.focus(); share.value = '25'; \
          share.closest('form').requestSubmit(); })()",
     );
-    tab.wait_for("document.querySelector('#agent-settings .summary').textContent.startsWith('Stored as version 2')");
+    tab.wait_for("document.querySelector('#agent-settings .said').textContent.startsWith('Stored as version 2')");
     let stored = configured.see(now, now_ns(), 60 * SECOND_NS);
     assert_eq!((&stored["settings"]["version"], &stored["settings"]["share"]), (&json!(2), &json!(0.25)));
     let at = now_ns();

@@ -42,7 +42,7 @@ fn progress_of_a_run_includes_path_wire_and_server() {
     let (path, watch) = (midway.path.unwrap(), midway.watch.unwrap());
     assert_eq!((path.clients, path.configured_rtt_ns.p50), (20, 20_000_000));
     assert!(path.packets > 0 && path.bytes > path.packets && path.drops.is_empty(), "{path:?}");
-    assert!(path.timing_error_ns.is_some_and(|lateness| lateness.count > 0), "{path:?}");
+    assert!(path.timing_error_ns.is_some_and(|timing_error| timing_error.count > 0), "{path:?}");
     assert!(path.measured_rtt_ns.is_some_and(|rtt| rtt.count > 0 && rtt.p50 >= 20_000_000), "{path:?}");
     assert!(watch.packets > 0 && watch.requests > 0 && watch.responses > 0, "{watch:?}");
     assert_eq!(midway.load.unwrap().by_distance.len(), 1);

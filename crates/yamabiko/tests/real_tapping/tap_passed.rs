@@ -27,9 +27,9 @@ int main(int n, char **words) {
     inet_pton(AF_INET, words[2], &to.sin_addr);
     int s = socket(AF_INET, SOCK_STREAM, 0), out = open("/dev/null", O_WRONLY);
     if (connect(s, (void *)&to, sizeof to)) return 1;
-    char asked[1000];
-    memset(asked, 'q', sizeof asked);
-    write(s, asked, sizeof asked);
+    char request[1000];
+    memset(request, 'q', sizeof request);
+    write(s, request, sizeof request);
     char *head[] = { "head", "-c", "50000", 0 };
     if (!strcmp(mode, "fork")) {
         if (!fork()) { dup2(s, 0); dup2(out, 1); execvp("head", head); _exit(9); }

@@ -38,7 +38,7 @@ fn as_other_user(script: &str) -> Command {
 const ATTACK: &str = r#"
 import os, socket, sys
 folder, done = sys.argv[1], 0
-for name in ('ring', 'libyamabiko_tap.so', 'script', '.', 'ring.65534'):
+for name in ('ring', 'libyamabiko_tap.so', 'ask', '.', 'ring.65534'):
     path = os.path.join(folder, name)
     for attempt in (lambda: os.truncate(path, 8192), lambda: os.open(path, os.O_RDWR), lambda: os.remove(path),
                     lambda: os.symlink('/etc/passwd', path + '.new'), lambda: os.listdir(folder)):
@@ -49,7 +49,7 @@ for name in ('ring', 'libyamabiko_tap.so', 'script', '.', 'ring.65534'):
 held = []
 for _ in range(3000):
     try:
-        s = socket.socket(socket.AF_UNIX); s.setblocking(False); s.connect(os.path.join(folder, 'script')); held.append(s)
+        s = socket.socket(socket.AF_UNIX); s.setblocking(False); s.connect(os.path.join(folder, 'ask')); held.append(s)
     except OSError:
         pass
     if len(held) > 500:

@@ -30,7 +30,7 @@ const BUILDING_MS: u64 = 200;
 fn sigkill_at_a_hundred_times_leaves_nothing_behind() {
     let workspace = Workspace::new();
     let mounts_before = mounts();
-    let mut rng = Rng::named(7, "kill_times of death");
+    let mut rng = Rng::named(7, "kill times");
     let window_ms = |number| if number % 4 < 2 { WINDOW_MS } else { BUILDING_MS };
     let kill_times: Vec<Duration> =
         (0..KILLS).map(|number| Duration::from_micros(rng.below(window_ms(number) * 1000))).collect();
@@ -50,7 +50,7 @@ fn sigkill_at_a_hundred_times_leaves_nothing_behind() {
     let killed = killed.into_inner().unwrap();
     let (is_stored, complete) =
         (killed.iter().filter(|it| it.is_stored).count(), killed.iter().filter(|it| it.networks > 1).count());
-    println!("{KILLS} killed: {is_stored} of them in the book, {complete} with both ends of the lab");
+    println!("{KILLS} killed: {is_stored} of them in the run store, {complete} with both ends of the testbed");
     assert!((20..KILLS).contains(&complete), "kill times must be before and after the testbed is built: {complete}");
     assert_eq!(devices(), Vec::<&str>::new());
     assert_eq!(mounts(), mounts_before);

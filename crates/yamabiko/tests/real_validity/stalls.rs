@@ -74,7 +74,7 @@ fn a_short_stop_of_the_generator_is_reported_with_its_effect() {
             let mut running = workspace.start(arguments);
             stop_repeatedly(&mut running, Duration::from_millis(lasts_ms), Duration::from_millis(every_ms));
             let document = running.finish().json();
-            let what = format!("{lasts_ms} ms interval {every_ms} ms: {}", arguments.join(" "));
+            let what = format!("{lasts_ms} ms every {every_ms} ms: {}", arguments.join(" "));
             assert_bounded(&quiet, &document, &what);
             assert_checks_passed(&document, &["conservation"]);
             // The run reports the stops, each to within about one measuring interval.

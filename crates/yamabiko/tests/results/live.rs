@@ -66,9 +66,9 @@ impl Page {
         kill(Pid::from_raw(self.child.id() as i32), signal).unwrap();
     }
 
-    /// Waits until the process wait_for_end, with success.
+    /// Waits until the process ends, with success.
     fn wait_for_end(&mut self) {
-        wait_until("the process wait_for_end", || self.child.try_wait().unwrap().is_some());
+        wait_until("the process ends", || self.child.try_wait().unwrap().is_some());
         assert!(self.child.try_wait().unwrap().unwrap().success());
     }
 }

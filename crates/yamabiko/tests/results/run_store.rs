@@ -138,7 +138,7 @@ fn trials_of_an_experiment_are_listed_with_its_name() {
     let before = id(&ended(&store, "before", 0, "yamabiko bench", 1));
     let trials: Vec<String> = (2..9).map(|second| id(&ended(&store, "trial", second, "yamabiko bench", 1))).collect();
     let named: Vec<String> = trials.iter().chain([&before]).cloned().collect();
-    let experiment_id = id(&experiment(&store, "experiment_id", 1, &named));
+    let experiment_id = id(&experiment(&store, "experiment", 1, &named));
 
     let one = workspace.run(&["runs", "delete", "--yes", &trials[0]]).success();
     assert!(one.stderr.contains(&format!("{experiment_id} refers to this run, which it made")), "{one}");
@@ -149,7 +149,7 @@ fn trials_of_an_experiment_are_listed_with_its_name() {
     assert_eq!(ids(&workspace, &[]), [before.as_str()]);
 
     let trial = id(&ended(&store, "trial", 20, "yamabiko bench", 1));
-    let experiment_id = id(&experiment(&store, "experiment_id", 19, std::slice::from_ref(&trial)));
+    let experiment_id = id(&experiment(&store, "experiment", 19, std::slice::from_ref(&trial)));
     let left = workspace.run(&["runs", "delete", "--yes", &experiment_id]).success();
     assert!(left.stderr.contains("1 run made on the way stay") && left.stderr.contains(&trial), "{left}");
     assert_eq!(ids(&workspace, &[]), [before, trial]);

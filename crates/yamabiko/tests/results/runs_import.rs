@@ -20,7 +20,7 @@ fn exported_runs_are_imported_and_reported_in_another_run_store() {
     let store = workspace.runs();
     let (a, b) =
         (ended(&store, "a", 0, "yamabiko bench http://server/a", 100), ended(&store, "b", 1, "yamabiko bench", 1));
-    workspace.run(&["runs", "tag", &id(&a), "kept"]).success();
+    workspace.run(&["runs", "tag", &id(&a), "release"]).success();
     let (one, two) = (workspace.file("one.tar.gz"), workspace.file("two.tar.gz"));
     let written = workspace.run(&["runs", "export", &id(&a), &id(&b), str_of(&one)]).success();
     assert!(written.stderr.contains("5 files") && written.stdout.is_empty(), "{written}");
@@ -31,7 +31,7 @@ fn exported_runs_are_imported_and_reported_in_another_run_store() {
     assert_eq!(imported.stdout, format!("{}\n{}\n", id(&a), id(&b)));
     let report = in_other_store(&workspace, &["report", &id(&a), "--json"]).success().json();
     assert_eq!(report["run"]["command"], "yamabiko bench http://server/a");
-    let found = in_other_store(&workspace, &["runs", "search", "--tag", "kept", "--json"]).success().json();
+    let found = in_other_store(&workspace, &["runs", "search", "--tag", "release", "--json"]).success().json();
     assert_eq!(found["runs"][0]["id"], id(&a));
 
     // A second import is refused without --rename.

@@ -3,6 +3,7 @@
 //! ```text
 //!   Attack::run ── until `stop`: open missing connections; one step of each connection's behaviour; sleep ── Tally
 //! ```
+//!
 //! One thread serves all connections of an attack with non-blocking sockets: a thousand slow clients cost little, and a
 //! flood uses all of the thread's CPU time. The attack replaces a connection that the server closes, so that the
 //! pressure stays constant. Tests of `serve` run attacks in threads, and `cargo xtask bench attack` in a process of its

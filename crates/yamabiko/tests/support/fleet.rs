@@ -9,6 +9,7 @@
 //!      ▼                                                                     └─▶ index.sqlite ─────┤
 //!   accounts: the exchanges that each program recorded ───────────────────────▶ readers/fleet.py: each row once and correct
 //! ```
+//!
 //! [`trial::Trial::run`] runs a trial. A Python script compares accounts and rows, with DuckDB and SQLite,
 //! independently of agent and manager. The tests of `real_fleet` and `cargo xtask bench fleet` use this module, which
 //! needs only std, nix, serde_json and tempfile.

@@ -1,4 +1,5 @@
 //! A web server that misbehaves on request: the path of the URL selects the fault.
+//!
 //! | path | behaviour |
 //! |---|---|
 //! | `/ok/SIZE` | 200, Content-Length, SIZE bytes; persistent connection |
@@ -26,9 +27,11 @@
 //! | `/bad-chunk` | a chunk size that is not a number |
 //! | `/extra-bytes` | five bytes announced, more sent without a request |
 //! | `/unasked` | a response before any request, then nothing; only with [`Hostile::always`] |
-//! A proxy is asked for other servers' URLs: with [`Hostile::always`] the requested URL does not matter. Any other path
-//! is a 404. The response to HEAD has no body. The server listens on loopback with one thread for each connection.
-//! Dropping it closes the listener and all connections.
+//!
+//! A proxy is asked for other servers' URLs: with [`Hostile::always`] the requested URL does not matter.
+//!
+//! Any other path is a 404. The response to HEAD has no body. The server listens on loopback with one thread for each
+//! connection. Dropping it closes the listener and all connections.
 
 use std::collections::HashMap;
 use std::io::{self, Read as _, Write as _};

@@ -1,8 +1,9 @@
-//! Detects other load on the machine during a test. The timing of real devices and kernels can be checked only while
-//! threads get a core when they need one. A monitor thread sleeps for a millisecond repeatedly and records how late it
-//! wakes: an independent measurement of the noise of a shared machine. On a disturbed machine a test still makes the
-//! assertions that noise cannot affect (no early packet, no uncounted loss, no rate above the link's) and omits those
-//! about timing errors.
+//! Detects other load on the machine during a test.
+//!
+//! The timing of real devices and kernels can be checked only while threads get a core when they need one. A monitor
+//! thread sleeps for a millisecond repeatedly and records how late it wakes: an independent measurement of the noise of
+//! a shared machine. On a disturbed machine a test still makes the assertions that noise cannot affect (no early
+//! packet, no uncounted loss, no rate above the link's) and omits those about timing errors.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,7 +1,8 @@
 //! A caching proxy in the test process: correct (it stores every cacheable response, collapses requests, honours Vary,
-//! lifetimes, reloads and conditional requests), or with one known fault. The proxy has one blocking thread per
-//! connection. It is a forward proxy (absolute URLs), or a reverse proxy in front of the origin `to`. It forwards a
-//! body after it has received all of it.
+//! lifetimes, reloads and conditional requests), or with one known fault.
+//!
+//! The proxy has one blocking thread per connection. It is a forward proxy (absolute URLs), or a reverse proxy in front
+//! of the origin `to`. It forwards a body after it has received all of it.
 #![allow(dead_code, reason = "each test file uses its own part")]
 #![allow(clippy::disallowed_methods, reason = "lifetimes of stored responses are wall-clock times")]
 

@@ -71,7 +71,7 @@ impl Manager {
         received.heads.push(head);
         drop(received);
         let response = response.to_string();
-        let response = format!("HTTP/1.1 {status} X\r\nContent-Length: {}\r\n\r\n{respond}", respond.len());
+        let response = format!("HTTP/1.1 {status} X\r\nContent-Length: {}\r\n\r\n{response}", response.len());
         stream.write_all(response.as_bytes()).is_ok()
     }
 

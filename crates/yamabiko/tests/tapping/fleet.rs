@@ -38,7 +38,7 @@ fn manager(data: &Path, at: &str, log: &Path) -> (Process, String) {
 
 fn stored_rows(data: &Path) -> u64 {
     let script = format!("{TESTS}/readers/fleet.py");
-    let output = Command::new("python3").args([&script, "stored_rows", str_of(data)]).output().unwrap();
+    let output = Command::new("python3").args([&script, "stored", str_of(data)]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice::<Value>(&output.stdout).unwrap()["rows"].as_u64().unwrap()
 }
@@ -84,7 +84,7 @@ fn killing_agent_and_manager_loses_and_duplicates_no_rows() {
     tap.args(["tap", &format!("--agent={}", str_of(&agent.rings)), "--"]).args(&words);
     let talker = Process::start(tap, &out.join("talker.log")).unwrap();
 
-    wait("some rows are stored_rows", || Ok(stored_rows(&data) > 0)).unwrap();
+    wait("some rows are stored", || Ok(stored_rows(&data) > 0)).unwrap();
     agent_process.end(Signal::SIGKILL, TEST_TIMEOUT).unwrap();
     first.end(Signal::SIGKILL, TEST_TIMEOUT).unwrap();
     let agent_process = start(&agent_arguments, &agent.log);
@@ -92,7 +92,7 @@ fn killing_agent_and_manager_loses_and_duplicates_no_rows() {
     talker.succeeds_within(TEST_TIMEOUT).unwrap();
     let lines = fs::read_to_string(&account).unwrap().lines().count() as u64 - 1;
     assert!(lines > 200);
-    wait("all rows are stored_rows", || Ok(stored_rows(&data) >= lines)).unwrap();
+    wait("all rows are stored", || Ok(stored_rows(&data) >= lines)).unwrap();
     // Both exit regularly, and no row is duplicated.
     agent_process.end(Signal::SIGTERM, TEST_TIMEOUT).unwrap();
     second.end(Signal::SIGTERM, TEST_TIMEOUT).unwrap();

@@ -41,9 +41,9 @@ fn tokens_are_managed_with_and_without_a_running_manager() {
     let running = start(&workspace, &data);
     token(&["add", "boss", "--role", "operator", "--output", str_of(&file)]).success();
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
-    let token = fs::read_to_string(&file).unwrap();
+    let written = fs::read_to_string(&file).unwrap();
     token(&["add", "other", "--output", str_of(&file)]).refused(2, &["it must not be there yet"]);
-    assert_eq!(fs::read_to_string(&file).unwrap(), token);
+    assert_eq!(fs::read_to_string(&file).unwrap(), written);
     token(&["revoke", "shop-7"]).success();
     token(&["revoke", "shop-7"]).refused(1, &["there is no active token `shop-7`"]);
     let list = token(&["list"]).success().stdout;
@@ -51,7 +51,7 @@ fn tokens_are_managed_with_and_without_a_running_manager() {
     assert_eq!(lines.len(), 3, "a token whose file cannot be written is not created: {list}");
     assert!(lines[1].starts_with("boss ") && lines[1].ends_with(" active"), "{list}");
     assert!(lines[2].starts_with("shop-7 ") && lines[2].contains("revoked "), "{list}");
-    for secret in [&text, &token] {
+    for secret in [&text, &written] {
         assert!(!list.contains(secret.split_once('.').unwrap().1.trim()));
     }
     running.signal(Signal::SIGTERM);

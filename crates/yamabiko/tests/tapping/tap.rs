@@ -133,13 +133,17 @@ fn children_are_tapped_and_an_exit_by_signal_gives_status_128_plus_signal() {
 fn a_tapped_program_keeps_its_streams_and_environment() {
     let workspace = Workspace::concurrent();
     let mut command = workspace.command(&["tap", "--no-save", "--", "sh", "-c", "cat; echo \"$WORD\" >&2; exit 3"]);
-    command.env("WORD", "kept");
+    command.env("WORD", "inherited");
     let (running, mut input) = workspace.start_with_input(command);
     input.write_all(b"a line\n").unwrap();
     drop(input);
     let output = running.finish();
     assert_eq!((output.code, output.stdout.as_str()), (Some(3), "a line\n"));
-    assert!(output.stderr.starts_with("kept\n") && output.stderr.contains("no TCP connection"), "{}", output.stderr);
+    assert!(
+        output.stderr.starts_with("inherited\n") && output.stderr.contains("no TCP connection"),
+        "{}",
+        output.stderr
+    );
     assert!(fs::read_dir(workspace.runs()).unwrap().next().is_none(), "--no-save stores no run");
 }
 
@@ -148,8 +152,7 @@ fn a_tapped_program_inherits_signal_settings_and_streams() {
     let workspace = Workspace::concurrent();
     let tap = workspace.command(&["tap", "--no-save", "--"]);
     let (program, arguments) = (tap.get_program(), tap.get_args().collect::<Vec<_>>());
-    let script =
-        r#"[ -e /proc/self/fd/0 ] && echo open; grep -E 'Sig(Blk|Ign)' /proc/self/status; kill -PIPE $$; echo lives"#;
+    let script = r#"[ -e /proc/self/fd/0 ] && echo open; grep -E 'Sig(Blk|Ign)' /proc/self/status; kill -PIPE $$; echo survives"#;
     let run = |before: &str, tapped: bool| {
         let line = format!("{before}; exec \"$@\"");
         let mut shell = Command::new("sh");
@@ -164,7 +167,7 @@ fn a_tapped_program_inherits_signal_settings_and_streams() {
         let plain = run(before, false);
         assert_eq!(run(before, true), plain, "{before}");
         assert_eq!(
-            (plain.contains("open"), plain.contains("lives")),
+            (plain.contains("open"), plain.contains("survives")),
             (!before.contains("<&-"), before.contains("PIPE"))
         );
     }
@@ -184,12 +187,12 @@ fn a_program_that_cannot_start_leaves_no_run() {
 fn signals_to_the_tap_are_forwarded_to_the_program() {
     let workspace = Workspace::concurrent();
     // The program exits after a minute if the test fails.
-    let script = "trap 'echo asked; exit 5' TERM; echo ready >&2; for i in $(seq 600); do sleep 0.1; done";
+    let script = "trap 'echo terminated; exit 5' TERM; echo ready >&2; for i in $(seq 600); do sleep 0.1; done";
     let running = workspace.start(&["tap", "--no-save", "--", "sh", "-c", script]);
     wait_until("the program is ready", || running.stderr().contains("ready"));
     running.signal(Signal::SIGTERM);
     let output = running.finish();
-    assert_eq!((output.code, output.stdout.as_str()), (Some(5), "asked\n"));
+    assert_eq!((output.code, output.stdout.as_str()), (Some(5), "terminated\n"));
 }
 
 /// A process that ends with the test.
@@ -427,5 +430,5 @@ fn tap_runs_are_filtered_by_their_columns() {
     assert!(text.stdout.contains("by peer") && text.stdout.contains("ECONNREFUSED"), "{}", text.stdout);
     let again = workspace.run(&["report", "last"]);
     assert!(again.stdout.contains("ECONNREFUSED"), "{}", again.stdout);
-    assert_eq!(workspace.run(&["tap", "slice", "--name", "nobody"]).code, Some(1));
+    assert_eq!(workspace.run(&["tap", "slice", "--name", "missing"]).code, Some(1));
 }

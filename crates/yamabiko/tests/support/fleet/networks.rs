@@ -4,6 +4,7 @@
 //!   manager's network                        agents' network: agents, programs and their server (on loopback)
 //!     198.18.77.1  yfm ════ veth ════ yfa  198.18.77.2
 //! ```
+//!
 //! A sleeping process keeps each namespace alive. The namespaces and devices end with these processes. The host's
 //! network does not change.
 
