@@ -45,10 +45,10 @@ pub fn run() -> Result<()> {
     run_with(&[])
 }
 
-/// Runs the bench with the options as typed and prints it.
+/// Runs the bench with these options and prints it.
 ///
 /// # Errors
-/// An option that there is not; something that could not be measured.
+/// An unknown option, or a failed measurement.
 pub fn run_with(words: &[&str]) -> Result<()> {
     let (picked, words) = only(words, &PARTS)?;
     let is_selected = |part: &str| picked.is_none_or(|picked| picked == part);
