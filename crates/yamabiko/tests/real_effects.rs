@@ -232,9 +232,9 @@ fn codel_keeps_the_queueing_delay_short() {
     let drop_tail = rtt_during_a_bulk_stream("queue = \"200ms\"");
     let codel = rtt_during_a_bulk_stream("queue = \"200ms\"\naqm = \"codel\"");
     // On a busy machine the stream may not fill the queue.
-    let shown = format!("{codel} ms, with the drop-tail queue {drop_tail} ms");
-    assert!(drop_tail >= 20.0 && codel >= 20.0, "never less than the configured RTT: {shown}");
-    assert!(monitor.disturbed() || drop_tail > 100.0 && codel < 60.0, "an RTT of 20 ms and a short queue: {shown}");
+    let delays = format!("{codel} ms, with the drop-tail queue {drop_tail} ms");
+    assert!(drop_tail >= 20.0 && codel >= 20.0, "never less than the configured RTT: {delays}");
+    assert!(monitor.disturbed() || drop_tail > 100.0 && codel < 60.0, "an RTT of 20 ms and a short queue: {delays}");
 }
 
 /// A change given as an option: times count from the start of the program, and the document names the cause.
@@ -245,12 +245,12 @@ fn a_change_given_on_the_command_line_takes_effect() {
     let change = "500ms for 700ms: outage";
     let net = ["net", "--rtt", "10ms", "--change", change, "--json", str_of(&report), "--"];
     let ping = "ping -n -q -c 40 -i 0.05 -W 1 server";
-    let pinged = workspace.run(&[&net[..], &ping.split(' ').collect::<Vec<_>>()].concat());
-    assert_eq!(pinged.code, Some(0), "some replies arrive: {pinged}");
+    let output = workspace.run(&[&net[..], &ping.split(' ').collect::<Vec<_>>()].concat());
+    assert_eq!(output.code, Some(0), "some replies arrive: {output}");
     let document: serde_json::Value = serde_json::from_slice(&std::fs::read(&report).unwrap()).unwrap();
     let lost = document["path"]["drops"]["outage"].as_u64().unwrap_or_else(|| panic!("no outage: {document}"));
     // One ping per 50 ms for 700 ms, and replies in transit; a slow ping program sends fewer.
-    assert!((4..=18).contains(&lost), "{lost} lost: {pinged}");
+    assert!((4..=18).contains(&lost), "{lost} lost: {output}");
     let name = document["path"]["profile"].as_str().unwrap();
     assert!(name.ends_with("at 500ms for 700ms: outage"), "{name}");
 }

@@ -91,11 +91,11 @@ pub fn run_with(words: &[&str]) -> Result<()> {
         "virtual users and origin without a cache: objects of {BYTES} bytes, a connection for each exchange, runs of {} s.\n\
          us of CPU per exchange: of the virtual users' process, start and end included; of the origin in user mode and in the kernel;\n\
          softirq of the origin's core, which on loopback is also the virtual users' receiving. A run counts if its verdict is valid,\n\
-         nothing failed, and {:.1} % of what was offered was carried.",
+         nothing failed, and {:.1} % of the offered requests completed.",
         extent.seconds,
         100.0 * MIN_ACHIEVED_SHARE
     );
-    println!("\nrising rates: offered, carried, send lag p50 / p99 in us");
+    println!("\nrising rates: offered, achieved, send lag p50 / p99 in us");
     let highest = bench.highest()?;
     match highest {
         Some(rate) => {
@@ -104,7 +104,7 @@ pub fn run_with(words: &[&str]) -> Result<()> {
         None => println!("  not even {:.0}/s counts", RATE_STEPS[0] * TARGET_PER_S),
     }
     let (mut at_target, mut at_half, mut bounds) = (WAYS.map(|_| Vec::new()), Vec::new(), Vec::new());
-    println!("\nturn and turn about");
+    println!("\nalternately");
     for _ in 0..extent.rounds {
         for (way, runs) in WAYS.iter().zip(&mut at_target) {
             let run = bench.exchange(TARGET_PER_S, way)?;
@@ -115,7 +115,7 @@ pub fn run_with(words: &[&str]) -> Result<()> {
         println!("  {:<16} {run}", DEFAULT.name);
         at_half.push(run);
         let bound = bench.bound()?;
-        println!("  {:<16} {bound}", "no mix, closed");
+        println!("  {:<16} {bound}", "closed loop");
         bounds.push(bound.rate);
     }
     summary(&at_target, &at_half, &bounds);
@@ -147,10 +147,7 @@ fn summary(at_target: &[Vec<Exchanged>], at_half: &[Exchanged], bounds: &[f64]) 
             met(2 * late.len() > at_half.len() && median(&late) < MAX_LAG_P99_NS as f64)
         );
     }
-    println!(
-        "without a mix, in a closed loop: {:.0}/s in the median: what the kernel allows a generator",
-        median(bounds)
-    );
+    println!("without a workload, in a closed loop: median {:.0}/s: the upper bound of a generator", median(bounds));
 }
 
 /// Whether a target is met, as text.
@@ -163,16 +160,16 @@ struct Bench {
     extent: Extent,
     /// Folder with the workload file.
     _folder: tempfile::TempDir,
-    mix: PathBuf,
+    workload_file: PathBuf,
 }
 
 impl Bench {
     fn new(extent: Extent) -> Result<Self> {
         let client = Client::lasting(yamabiko()?, &extent.seconds.to_string())?;
         let folder = tempfile::Builder::new().prefix("yamabiko-bench-").tempdir()?;
-        let mix = folder.path().join("mix.toml");
-        std::fs::write(&mix, WORKLOAD)?;
-        Ok(Bench { client, extent, _folder: folder, mix })
+        let workload_file = folder.path().join("workload.toml");
+        std::fs::write(&workload_file, WORKLOAD)?;
+        Ok(Bench { client, extent, _folder: folder, workload_file })
     }
 
     /// The highest achieved rate. Each rate is tried twice and the better run counts, since the machine is shared.
@@ -196,32 +193,34 @@ impl Bench {
 
     /// One run of virtual users and origin at a rate.
     fn exchange(&self, rate: f64, way: &Way) -> Result<Exchanged> {
-        let (program, mix) = (self.client.yamabiko().display(), self.mix.display());
+        let (program, workload_file) = (self.client.yamabiko().display(), self.workload_file.display());
         let listen = format!("127.0.0.1:{PORT}");
         let (threads, placement) = if way.spread { ("2", "float") } else { ("1", "split") };
-        let start = format!("exec {program} serve --workload {mix} --seed 1 --threads {threads} --listen {listen}");
+        let start =
+            format!("exec {program} serve --workload {workload_file} --seed 1 --threads {threads} --listen {listen}");
         // A new origin for each run, so that runs do not affect each other.
         let origin = Running::start(&start, if way.spread { None } else { Some("0") })?;
-        let (offered, lasts, file) = (format!("{rate:.0}/s"), format!("{}s", self.extent.seconds), mix.to_string());
+        let (offered, duration, file) =
+            (format!("{rate:.0}/s"), format!("{}s", self.extent.seconds), workload_file.to_string());
         let options = [
-            ["--origin-at", &listen, "--workload", &file, "--rate", &offered, "-d", &lasts],
+            ["--origin-at", &listen, "--workload", &file, "--rate", &offered, "-d", &duration],
             ["--stop-errors", "none", "--timeout", TIMEOUT, "--engine", way.engine, "--threads", threads],
         ];
         let before = CpuTime::of("the origin", origin.pid())?;
         let options = [options.as_flattened(), &["--direct", "--placement", placement]].concat();
         let (sweep, point, figures) = self.client.cache(way.spread, &options)?;
-        let spent = CpuTime::of("the origin", origin.pid())?.since(&before);
+        let used = CpuTime::of("the origin", origin.pid())?.since(&before);
         let load = point.load.context("the point's document has no load part")?;
         let checks = sweep.validity.checks.iter().filter(|check| check.state != CheckState::Ok);
         let doubts = checks.filter(|check| check.state != CheckState::NotApplicable);
         Ok(Exchanged {
             offered: rate,
-            carried: load.achieved_rate_per_s,
+            achieved: load.achieved_rate_per_s,
             failed: load.failed.values().sum(),
             lag_ns: (load.send_lag_ns.p50, load.send_lag_ns.p99),
             is_valid: sweep.validity.verdict == Verdict::Valid,
             doubts: doubts.map(|check| check.name.clone()).collect(),
-            origin_us: [spent.user, spent.system, spent.softirq]
+            origin_us: [used.user, used.system, used.softirq]
                 .map(|time| time.as_secs_f64() * 1e6 / figures.requests().max(1.0)),
             loop_busy: busy(&point.run.host.settings),
             figures,
@@ -245,7 +244,7 @@ fn busy(settings: &std::collections::BTreeMap<String, String>) -> Option<f64> {
 /// One run.
 struct Exchanged {
     offered: f64,
-    carried: f64,
+    achieved: f64,
     failed: u64,
     lag_ns: (u64, u64),
     is_valid: bool,
@@ -258,7 +257,7 @@ struct Exchanged {
 
 impl Exchanged {
     fn counts(&self) -> bool {
-        self.is_valid && self.failed == 0 && self.carried >= MIN_ACHIEVED_SHARE * self.offered
+        self.is_valid && self.failed == 0 && self.achieved >= MIN_ACHIEVED_SHARE * self.offered
     }
 }
 
@@ -270,7 +269,7 @@ impl fmt::Display for Exchanged {
             "{:>7.0}/s {:>9.1}/s {:>8.1} / {:>8.1}  CPU us: virtual users {:.1}, origin {user:.1} + {system:.1} (softirq {softirq:.1}); loop \
              busy {:.0} %; cores {:.0} and {:.0} %",
             self.offered,
-            self.carried,
+            self.achieved,
             self.lag_ns.0 as f64 / 1e3,
             self.lag_ns.1 as f64 / 1e3,
             self.figures.cpu_us_per_request(),
@@ -280,7 +279,7 @@ impl fmt::Display for Exchanged {
         )?;
         match (self.counts(), self.failed) {
             (true, _) => Ok(()),
-            (false, 0) if self.is_valid => write!(f, "; counts for nothing: not carried"),
+            (false, 0) if self.is_valid => write!(f, "; does not count: offered rate not achieved"),
             (false, 0) => write!(f, "; counts for nothing: {}", self.doubts.join(", ")),
             (false, failed) => write!(f, "; counts for nothing: {failed} failed"),
         }

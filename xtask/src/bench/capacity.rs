@@ -50,8 +50,8 @@ pub fn run() -> Result<()> {
 /// # Errors
 /// An unknown option, or a failed measurement.
 pub fn run_with(words: &[&str]) -> Result<()> {
-    let (picked, words) = only(words, &PARTS)?;
-    let is_selected = |part: &str| picked.is_none_or(|picked| picked == part);
+    let (selected, words) = only(words, &PARTS)?;
+    let is_selected = |part: &str| selected.is_none_or(|selected| selected == part);
     let extent = USUAL.changed_by(&words)?;
     let yamabiko = yamabiko()?;
     if is_selected("known") {
@@ -60,7 +60,7 @@ pub fn run_with(words: &[&str]) -> Result<()> {
     if is_selected("faults") {
         faults(&yamabiko, extent)?;
     }
-    if matches!(picked, Some("known" | "faults")) {
+    if matches!(selected, Some("known" | "faults")) {
         return Ok(());
     }
     let site = Site::new()?;
@@ -224,14 +224,14 @@ fn one(yamabiko: &Path, limited: &LimitedServer, extent: Extent) -> Result<()> {
     let rates: Vec<f64> = found.iter().map(|&(rate, _)| rate).collect();
     let middle = median(&rates);
     let (low, high) = rates.iter().fold((f64::INFINITY, 0.0_f64), |(low, high), &rate| (low.min(rate), high.max(rate)));
-    let by_hand = ladder(yamabiko, limited, middle)?;
+    let httperf_rate = ladder(yamabiko, limited, middle)?;
     println!(
         "{name}: {middle:.1}/s, all {} within {:.1} %; interval {} .. {}; httperf by hand: {}",
         rates.len(),
         100.0 * (high / low - 1.0),
         document["capacity"]["interval"][0],
         document["capacity"]["interval"][1],
-        by_hand
+        httperf_rate
     );
     Ok(())
 }
@@ -244,11 +244,11 @@ fn cost_and_cpu_speed(document: &Value, search: u64) -> String {
     let of =
         |figure: &dyn Fn(&Value) -> Option<f64>| -> Vec<f64> { trials.iter().copied().filter_map(figure).collect() };
     let cost = of(&|trial| Some(trial["server"]["cpu_cores"].as_f64()? / trial["achieved_rate_per_s"].as_f64()?));
-    let pace = of(&|trial| trial["cpu_probe_ns"].as_f64());
-    if cost.is_empty() || pace.is_empty() {
+    let probe = of(&|trial| trial["cpu_probe_ns"].as_f64());
+    if cost.is_empty() || probe.is_empty() {
         return String::new();
     }
-    format!(" ({:.1} us each, pace {:.2} us)", 1e6 * median(&cost), median(&pace) / 1e3)
+    format!(" ({:.1} us each, CPU probe {:.2} us)", 1e6 * median(&cost), median(&probe) / 1e3)
 }
 
 /// Runs httperf's ladder through the same testbed; returns the highest rate with 99 % of the replies, none of them

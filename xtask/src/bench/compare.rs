@@ -49,13 +49,13 @@ pub fn run() -> Result<()> {
 /// # Errors
 /// An unknown option, or a failed measurement.
 pub fn run_with(words: &[&str]) -> Result<()> {
-    let (picked, words) = only(words, &["open", "closed", "slower-open", "slower-closed"])?;
+    let (selected, words) = only(words, &["open", "closed", "slower-open", "slower-closed"])?;
     let extent = USUAL_EXTENT.changed_by(&words)?;
     need("nginx")?;
     let (program, site) = (yamabiko()?, Site::new()?);
     println!("{BLOCKS} blocks of four runs each, servers held to {SHARE} of a core");
     for part in parts(&program, &site, extent) {
-        if picked.is_some_and(|picked| picked != part.name) {
+        if selected.is_some_and(|selected| selected != part.name) {
             continue;
         }
         let duration = format!("{}s", extent.seconds * part.longer);
@@ -69,8 +69,8 @@ pub fn run_with(words: &[&str]) -> Result<()> {
             println!("  {seed:>2}  {}", line(&document));
         }
         println!(
-            "  a difference shown in {} of {} comparisons; {} more were not valid",
-            tally.shown, tally.valid, tally.not_valid
+            "  a difference reported in {} of {} comparisons; {} more were not valid",
+            tally.differences, tally.valid, tally.not_valid
         );
     }
     Ok(())
@@ -117,7 +117,7 @@ fn parts(program: &Path, site: &Site, extent: Extent) -> [Part; 4] {
         part(
             "slower-closed",
             // The rate of a run is exact to 4 requests.
-            "the same in a closed loop of 4 connections: carried rate",
+            "the same in a closed loop of 4 connections: achieved rate",
             slower,
             "/",
             &["-c", "4"],
@@ -129,7 +129,7 @@ fn parts(program: &Path, site: &Site, extent: Extent) -> [Part; 4] {
 
 #[derive(Default)]
 struct Tally {
-    shown: u32,
+    differences: u32,
     valid: u32,
     not_valid: u32,
 }
@@ -143,7 +143,7 @@ impl Tally {
         }
         self.valid += 1;
         let verdict = document.compare.headline().map(|metric| metric.verdict);
-        self.shown += u32::from(matches!(verdict, Some(CompareVerdict::Less | CompareVerdict::More)));
+        self.differences += u32::from(matches!(verdict, Some(CompareVerdict::Less | CompareVerdict::More)));
     }
 }
 
@@ -177,13 +177,13 @@ fn line(document: &CompareDocument) -> String {
     let figures = compare.headline().and_then(|metric| Some((metric, metric.difference?, metric.interval?)));
     let what = match figures {
         Some((metric, difference, [low, high])) => {
-            let shown = match metric.verdict {
+            let finding = match metric.verdict {
                 CompareVerdict::Less => "less",
                 CompareVerdict::More => "more",
-                _ => "no difference shown",
+                _ => "no difference detected",
             };
             let percent = |share: f64| format!("{:+.2} %", 100.0 * share);
-            format!("{:>8} ({} to {})  {shown}", percent(difference), percent(low), percent(high))
+            format!("{:>8} ({} to {})  {finding}", percent(difference), percent(low), percent(high))
         }
         None => "nothing is known".to_owned(),
     };

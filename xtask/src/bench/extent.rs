@@ -65,8 +65,8 @@ mod tests {
         let parts = ["nginx", "event"];
         let none: (Option<&str>, Vec<&str>) = (None, vec!["--rounds", "2"]);
         assert_eq!(only(&["--rounds", "2"], &parts).unwrap(), none);
-        let picked = only(&["--rounds", "2", "--only", "event", "--seconds", "3"], &parts).unwrap();
-        assert_eq!(picked, (Some("event"), vec!["--rounds", "2", "--seconds", "3"]));
+        let selected = only(&["--rounds", "2", "--only", "event", "--seconds", "3"], &parts).unwrap();
+        assert_eq!(selected, (Some("event"), vec!["--rounds", "2", "--seconds", "3"]));
         for words in [&["--only"][..], &["--only", "apache"]] {
             assert!(only(words, &parts).unwrap_err().to_string().contains("nginx, event"), "{words:?}");
         }

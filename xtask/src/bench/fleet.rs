@@ -151,9 +151,9 @@ pub fn run_with(words: &[&str]) -> Result<()> {
         };
         println!("  {what:9} {share:6.1} % of a core ({:.2} % each){memory}", share / of as f64);
     };
-    show("manager", outcome.spent.manager, 1);
-    show("agents", outcome.spent.agents, options.agents);
-    show("programs", outcome.spent.talkers, 2 * options.agents);
+    show("manager", outcome.costs.manager, 1);
+    show("agents", outcome.costs.agents, options.agents);
+    show("programs", outcome.costs.talkers, 2 * options.agents);
     let faults = outcome.failures();
     if faults.is_empty() {
         Ok(())

@@ -190,7 +190,7 @@ impl Bench {
         // In the binary's folder, since temporary folders are often in memory.
         let binary_folder = self.program.parent().context("the folder of the binary")?;
         let folder = tempfile::Builder::new().prefix("yamabiko-bench-").tempdir_in(binary_folder)?;
-        println!("\nstorage of {}, a file of {} MiB, turn and turn about", folder.path().display(), DISK_BYTES >> 20);
+        println!("\nstorage of {}, a file of {} MiB, alternately", folder.path().display(), DISK_BYTES >> 20);
         let mut figures = DISK_TESTS.map(|_| (Vec::new(), Vec::new()));
         for _ in 0..self.extent.rounds {
             let ours = self.disk_by_yamabiko(folder.path())?;
@@ -236,8 +236,8 @@ impl Bench {
         }
         let result = json(&output(&mut fio)?).context("parse the output of fio")?;
         let job = &result["jobs"][0];
-        let moved = ["read", "write"].map(|way| job[way]["bw_bytes"].as_f64().unwrap_or_default());
-        Ok(moved.iter().sum())
+        let bytes_per_s = ["read", "write"].map(|way| job[way]["bw_bytes"].as_f64().unwrap_or_default());
+        Ok(bytes_per_s.iter().sum())
     }
 }
 

@@ -76,7 +76,7 @@ fn open_loop(client: &Client, wrk: &[Figures], options: &[&str]) -> Result<()> {
         let rate = format!("{rate:.0}/s");
         client.bench(&[&["--rate", &rate], options].concat())
     };
-    println!("  open loop: offered, carried, send lag p50 / p99 in us");
+    println!("  open loop: offered, achieved, send lag p50 / p99 in us");
     for step in RATE_STEPS {
         // The better of two runs counts, since the machine is shared.
         let (first, second) = (at(base * step)?, at(base * step)?);
@@ -88,10 +88,10 @@ fn open_loop(client: &Client, wrk: &[Figures], options: &[&str]) -> Result<()> {
         highest = Some((base * step, figures));
     }
     let Some((rate, _)) = highest else {
-        println!("  open loop: not even {:.1} of wrk's rate was carried", RATE_STEPS[0]);
+        println!("  open loop: not even {:.1} of wrk's rate was achieved", RATE_STEPS[0]);
         return Ok(());
     };
-    println!("  open loop: highest rate carried / wrk {:.2}", rate / base);
+    println!("  open loop: highest achieved rate / wrk {:.2}", rate / base);
     println!("  at 80 % of it, each round:");
     for _ in 0..ROUNDS {
         println!("    {:>9.0}/s  {}", rate * 0.8, at(rate * 0.8)?);

@@ -57,14 +57,14 @@ pub fn run() -> Result<()> {
 /// # Errors
 /// An unknown option, or a failed measurement.
 pub fn run_with(words: &[&str]) -> Result<()> {
-    let (picked, words) = only(words, &SITES)?;
+    let (selected, words) = only(words, &SITES)?;
     let extent = USUAL_EXTENT.changed_by(&words)?;
     need("gunicorn")?;
     need("curl")?;
     let (program, site) = (yamabiko()?, Site::new()?);
     certificate(&site.path(""))?;
     let mut cases = cases(&program, &site)?;
-    if let Some(at) = picked.and_then(|picked| SITES.iter().position(|&site| site == picked)) {
+    if let Some(at) = selected.and_then(|selected| SITES.iter().position(|&site| site == selected)) {
         cases = vec![cases.swap_remove(at)];
     }
     println!(
@@ -174,9 +174,9 @@ fn describe_measurement(found: &CapacityDocument) -> String {
     )
 }
 
-fn cost_and_cpu_speed(when: &str, costs_us: &[f64], paces_ns: impl Iterator<Item = u64>) -> String {
-    let paces_us: Vec<f64> = paces_ns.map(|ns| ns as f64 / 1e3).collect();
-    format!("{when}: {:.1} us a request, pace {:.2} us", median(costs_us), median(&paces_us))
+fn cost_and_cpu_speed(when: &str, costs_us: &[f64], probes_ns: impl Iterator<Item = u64>) -> String {
+    let probes_us: Vec<f64> = probes_ns.map(|ns| ns as f64 / 1e3).collect();
+    format!("{when}: {:.1} us per request, CPU probe {:.2} us", median(costs_us), median(&probes_us))
 }
 
 /// Prints the checks because of which a result is not valid.

@@ -53,7 +53,7 @@ pub fn check(file: &str, text: &str) -> Vec<Violation> {
     let mut violations = Vec::new();
     let mut add = |line, why| violations.push(Violation { file: file.to_owned(), line, why });
     let Some(rank) = ORDER.iter().position(|name| *name == own) else {
-        add(1, format!("`{own}` has no place in the order of the rooms (xtask/src/tidy/manifests.rs)"));
+        add(1, format!("`{own}` is missing in the order of crates (xtask/src/tidy/manifests.rs)"));
         return violations;
     };
     let core = CORES.contains(&own);

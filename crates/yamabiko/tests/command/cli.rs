@@ -375,8 +375,8 @@ fn a_run_whose_connections_are_all_refused_ends_early_and_names_the_address() {
         let output = workspace.run(&[&["bench", URL, "-d", "10m", "--json", "--no-save"][..], load].concat());
         assert_eq!(output.code, Some(3), "{output}");
         let document = output.json();
-        let answers = check(&document, "server_answers");
-        let why = answers["why"].as_str().unwrap();
+        let server_check = check(&document, "server_answers");
+        let why = server_check["why"].as_str().unwrap();
         assert!(why.starts_with("nothing listens on 127.0.0.1:9: the first "), "{why}");
         assert!(number(&document, "run.duration_s") < 300.0, "{document}");
         assert_eq!(document["run"]["host"]["settings"]["target"], "127.0.0.1:9");

@@ -107,12 +107,12 @@ fn packets_out_of_order_in_a_capture_are_sorted() {
         let sent: Vec<Sent> = order.into_iter().map(|(_, sent)| sent).collect();
         let document = read(&workspace, &sent);
         check_figures(&document);
-        let (mut latest, mut moved) = (0, 0);
+        let (mut latest, mut reordered) = (0, 0);
         for (at, _) in &sent {
-            moved += u64::from(*at < latest);
+            reordered += u64::from(*at < latest);
             latest = latest.max(*at);
         }
-        assert_eq!(count(&document, "watch.capture.reordered_packets"), moved);
+        assert_eq!(count(&document, "watch.capture.reordered_packets"), reordered);
         assert_eq!(number(&document, "watch.capture.reorder_window_ns"), 100e6);
     }
     // A packet that is too late for sorting is reported.

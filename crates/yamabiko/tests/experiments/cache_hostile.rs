@@ -141,10 +141,10 @@ fn assert_point_failed(workspace: &Workspace, output: &Output, what: &str, cause
 #[test]
 fn each_misbehaviour_of_a_cache_is_reported() {
     let (_room, origin) = origin();
-    let rooms: Vec<Workspace> = BEHAVIOURS.iter().map(|_| Workspace::concurrent()).collect();
+    let workspaces: Vec<Workspace> = BEHAVIOURS.iter().map(|_| Workspace::concurrent()).collect();
     let running: Vec<_> = BEHAVIOURS
         .into_iter()
-        .zip(&rooms)
+        .zip(&workspaces)
         .map(|((path, cause, wrong), workspace)| {
             let proxy = Hostile::always(path);
             // Only servers that never respond get a short timeout: on a loaded machine other requests must not time
@@ -309,9 +309,9 @@ fn ctrl_c_ends_a_sweep_of_a_silent_cache() {
 /// A proxy before an origin with another seed: every body differs from the expected one.
 fn a_proxy_before_the_wrong_origin_is_reported(origin: &Serving) {
     let dead = non_ephemeral_listener().local_addr().unwrap();
-    let other_room = Workspace::concurrent();
+    let other_workspace = Workspace::concurrent();
     let words = ["serve", "--workload", "polymix-1", "--seed", "2", "--think", "none", "--listen", "127.0.0.1:0"];
-    let other = Serving::start_command(&other_room, other_room.command(&words));
+    let other = Serving::start_command(&other_workspace, other_workspace.command(&words));
     for (to, cause, wrong) in
         [(dead, "unexpected_status", None), (other.address, "unexpected_body", Some("wrong_body"))]
     {
@@ -333,9 +333,9 @@ fn a_proxy_before_the_wrong_origin_is_reported(origin: &Serving) {
 fn a_silent_proxy_is_waited_for_no_longer_than_configured(origin: &Serving) {
     let workspace = Workspace::concurrent();
     // The kernel completes connections, and the proxy never accepts them.
-    let deaf = TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let rest = ["--rate", "40/s", "-d", "60s", "--timeout", "500ms", "--no-save", "--json"];
-    let output = start(&workspace, origin, &deaf.local_addr().unwrap().to_string(), &rest).finish();
+    let output = start(&workspace, origin, &silent.local_addr().unwrap().to_string(), &rest).finish();
     assert_eq!(output.code, Some(3), "{output}");
     assert!(output.elapsed < MAX_DURATION, "{output}");
     assert_eq!(errors(&output.json()), ["response_timeout"], "{output}");

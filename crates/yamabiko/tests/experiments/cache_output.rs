@@ -7,10 +7,19 @@ use crate::support::workspace::{Output, Workspace};
 use serde_json::Value;
 
 /// A workspace with an origin without think time.
-fn origin(mix: &str) -> (Workspace, Serving) {
+fn origin(workload: &str) -> (Workspace, Serving) {
     let workspace = Workspace::concurrent();
-    let command =
-        workspace.command(&["serve", "--workload", mix, "--seed", "1", "--think", "none", "--listen", "127.0.0.1:0"]);
+    let command = workspace.command(&[
+        "serve",
+        "--workload",
+        workload,
+        "--seed",
+        "1",
+        "--think",
+        "none",
+        "--listen",
+        "127.0.0.1:0",
+    ]);
     let origin = Serving::start_command(&workspace, command);
     (workspace, origin)
 }

@@ -246,7 +246,7 @@ fn the_third_wrong_secret_blocks_the_address() {
     let error = Session::open(at, &secret(), None).err().unwrap();
     assert!(error.to_string().contains("blocks this address for a minute"), "{error}");
     // Other addresses are not blocked. A proof is valid only for the nonce of its connection.
-    let knock = |change: &dyn Fn(&mut Vec<u8>, [u8; 32])| {
+    let wrong_proof_response = |change: &dyn Fn(&mut Vec<u8>, [u8; 32])| {
         let mut stream = connect(at, OTHER_ADDRESS);
         stream.write_all(&Opening::Control.write()).unwrap();
         let mut nonce = [0; 32];
@@ -256,9 +256,13 @@ fn the_third_wrong_secret_blocks_the_address() {
         stream.write_all(&sent_bytes).unwrap();
         rest_or_tag(&mut stream)
     };
-    assert_eq!(knock(&|sent_bytes, _| sent_bytes[40] ^= 1), 0, "a wrong tag");
-    assert_eq!(knock(&|sent_bytes, nonce| sent_bytes[..32].copy_from_slice(&nonce)), 0, "a tag of another nonce");
-    assert_eq!(knock(&|_, _| {}), 32, "a correct proof is accepted");
+    assert_eq!(wrong_proof_response(&|sent_bytes, _| sent_bytes[40] ^= 1), 0, "a wrong tag");
+    assert_eq!(
+        wrong_proof_response(&|sent_bytes, nonce| sent_bytes[..32].copy_from_slice(&nonce)),
+        0,
+        "a tag of another nonce"
+    );
+    assert_eq!(wrong_proof_response(&|_, _| {}), 32, "a correct proof is accepted");
     server.signal(Signal::SIGINT);
     let output = server.finish().success();
     assert!(output.stderr.contains("wrong secret"), "{output}");
@@ -468,10 +472,10 @@ fn the_gateway_client_ends_when_its_server_disconnects() {
                 scope.spawn(move || {
                     let (server, at) = server(workspace);
                     let mut session = Session::open(at, &secret(), None).unwrap();
-                    let begun = Instant::now();
+                    let started = Instant::now();
                     let signalled = std::cell::Cell::new(false);
                     let outcome = session.run_while(&test, &|| {
-                        if begun.elapsed() > Duration::from_millis(300) && !signalled.replace(true) {
+                        if started.elapsed() > Duration::from_millis(300) && !signalled.replace(true) {
                             server.signal(signal);
                         }
                         true

@@ -17,7 +17,7 @@ fn requests(workspace: &Workspace, origin: &Serving, load: &str, rest: &str) -> 
         "seed = 7\n[load]\nurl = \"http://{address}/\"\nrate = \"200/s\"\nduration = \"500ms\"\nclients = 8\n{load}\n\
          [load.workload]\nname = \"modern\"\nset.recurrence = 0.6\nset.forms = {{ ims200 = 0.1, ims304 = 0.1, reload = 0.1 }}\n{rest}"
     );
-    let file = workspace.file("mix.toml");
+    let file = workspace.file("workload.toml");
     fs::write(&file, plan).unwrap();
     let document = workspace.run_json(&["run", str_of(&file), "--json"]);
     assert_eq!(document["load"]["failed"].as_object().map(serde_json::Map::len), Some(0), "{document}");

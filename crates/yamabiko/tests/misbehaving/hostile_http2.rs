@@ -20,26 +20,26 @@ const STREAMS_MAX: u16 = 3;
 const WINDOW: u16 = 4;
 
 const BEHAVIOURS: &[Behaviour] = &[
-    ("answers", None, |connection| {
+    ("responds", None, |connection| {
         connection.settings(&[])?;
         loop {
             let stream = connection.request()?;
-            connection.answer(stream)?;
+            connection.respond(stream)?;
         }
     }),
     ("trickles", None, |connection| {
         connection.settings(&[])?;
         loop {
             let stream = connection.request()?;
-            for byte in http2::answer(stream) {
+            for byte in http2::respond(stream) {
                 connection.stream.write_all(&[byte])?;
             }
         }
     }),
-    ("answers each with its own connection's end", None, |connection| {
+    ("closes the connection after each response", None, |connection| {
         connection.settings(&[(STREAMS_MAX, 1)])?;
         let stream = connection.request()?;
-        connection.answer(stream)?;
+        connection.respond(stream)?;
         connection.goaway(stream, 0)?;
         connection.sink()
     }),
@@ -48,10 +48,10 @@ const BEHAVIOURS: &[Behaviour] = &[
         let first = connection.request()?;
         let second = connection.request()?;
         connection.send(RST_STREAM, 0, second, &7u32.to_be_bytes())?;
-        connection.answer(first)?;
+        connection.respond(first)?;
         loop {
             let stream = connection.request()?;
-            connection.answer(stream)?;
+            connection.respond(stream)?;
         }
     }),
     ("GOAWAY at once", Some("goaway"), |connection| {
@@ -230,7 +230,7 @@ fn a_large_upload_to_a_silent_http2_server_times_out() {
         loop {
             let frame = connection.read()?;
             if frame.kind == DATA && frame.flags & END_STREAM != 0 {
-                connection.answer(frame.stream)?;
+                connection.respond(frame.stream)?;
             }
         }
     });

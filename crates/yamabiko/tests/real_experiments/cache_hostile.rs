@@ -69,8 +69,8 @@ fn a_killed_sweep_leaves_nothing_behind() {
     let proxy = Hostile::always("/silent");
     let (at, own) = (proxy.address().to_string(), yamabiko_serve(&workspace));
     let behind_host: &[&str] = &["--proxy", &at];
-    let in_lab: &[&str] = &["--proxy", "server:8080", "--server", &own, "--rtt", "2ms", "--stop-errors", "none"];
-    for place in [behind_host, in_lab] {
+    let in_testbed: &[&str] = &["--proxy", "server:8080", "--server", &own, "--rtt", "2ms", "--stop-errors", "none"];
+    for place in [behind_host, in_testbed] {
         let mut leftovers = Leftovers::new(workspace.path());
         let mut victim = start(&workspace, place);
         // Wait until the origin runs and load is offered.

@@ -71,10 +71,12 @@ fn the_origin_is_behind_a_path_from_the_cache() {
     let workspace = Workspace::new();
     assert_origin_rtt(&workspace.run(&["run", &plan(&workspace, &yamabiko()), "--json"]));
     // An origin that does not start is reported with its last output, and nothing is measured.
-    let (at, other) = ("serve --workload polymix-1", "serve --workload no-such-mix");
+    let (at, other) = ("serve --workload polymix-1", "serve --workload no-such-workload");
     let file = plan(&workspace, &yamabiko());
     fs::write(&file, fs::read_to_string(&file).unwrap().replace(at, other)).unwrap();
-    workspace.run(&["run", &file, "--json"]).refused(1, &["the origin ended", "no-such-mix", "polymix-1 to polymix-4"]);
+    workspace
+        .run(&["run", &file, "--json"])
+        .refused(1, &["the origin ended", "no-such-workload", "polymix-1 to polymix-4"]);
     assert_eq!(
         fs::read_dir(workspace.runs()).unwrap().filter_map(Result::ok).filter(|it| it.path().is_dir()).count(),
         1

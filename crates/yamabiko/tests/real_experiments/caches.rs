@@ -78,7 +78,7 @@ fn squid_counters_agree_with_the_cache_benchmark() {
     let rest = ["--proxy", &proxy, "--workload", "modern", "--set", "https=0.3", "--rate", "2000/s", "-d", "2s"];
     let point = measure(&workspace, &[&rest[..], &["--clients", "50"]].concat());
     assert!(count(&point, "requests") > count(&point, "basic_requests") + 1000, "some requests use tunnels: {point:#}");
-    compare("squid, modern mix", &point, || counters().since(&before));
+    compare("squid, modern workload", &point, || counters().since(&before));
 }
 
 #[test]

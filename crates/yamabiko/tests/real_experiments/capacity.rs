@@ -60,8 +60,8 @@ fn a_known_capacity_lies_within_the_bracket() {
     assert!((0.94..1.02).contains(&(lower / 200.0)) && (0.98..1.075).contains(&(upper / 200.0)), "{lower} {upper}");
     // The server's CPU is idle: its number of workers limits it, four by Little's law.
     assert_eq!(part["bound_by"]["name"], "workers", "{part:#}");
-    let at_once = part["bound_by"]["figures"]["at_once"].as_f64().unwrap();
-    assert!((3.0..6.0).contains(&at_once), "{at_once}");
+    let concurrent = part["bound_by"]["figures"]["at_once"].as_f64().unwrap();
+    assert!((3.0..6.0).contains(&concurrent), "{concurrent}");
 }
 
 /// Refused connections do not depend on time: on any machine the bracket of a completed search contains the true

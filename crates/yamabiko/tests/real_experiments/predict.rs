@@ -68,14 +68,14 @@ fn components_predict_a_server_that_was_not_run() {
     // The service demands of a request are a sum, and the workload is the weighted sum of its classes.
     let sum = &predict["component_sum"];
     let float = |value: &serde_json::Value| value.as_f64().unwrap();
-    let mut mix = 0.0;
+    let mut weighted_sum = 0.0;
     for class in sum["classes"].as_array().unwrap() {
         let terms: f64 = class["terms"].as_array().unwrap().iter().map(|term| float(&term["processes_s"])).sum();
         assert!((terms / float(&class["processes_s"]) - 1.0).abs() < 1e-9, "{class}");
-        mix += float(&class["share"]) * terms;
+        weighted_sum += float(&class["share"]) * terms;
     }
     let processes_s = float(&sum["processes_s"]);
-    assert!((mix / processes_s - 1.0).abs() < 1e-9 && processes_s > 1e-6 && processes_s < 1e-2, "{sum}");
+    assert!((weighted_sum / processes_s - 1.0).abs() < 1e-9 && processes_s > 1e-6 && processes_s < 1e-2, "{sum}");
     // With a tenth of a core, and a thousand workers for at least 20 ms each, the CPU is the bottleneck.
     let of = |resource: &str| {
         let limits = predict["limits"].as_array().unwrap();

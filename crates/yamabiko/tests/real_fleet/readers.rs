@@ -97,10 +97,10 @@ const EXEC_ROTEL: &str = "import os, rotel, sys; agent = os.path.join(os.path.di
 
 /// The sum over all series of the newest printed value, by metric: attempts, failures, bytes sent. OTLP sums are
 /// cumulative, so the last value counts.
-fn sums(shown: &str) -> BTreeMap<&'static str, f64> {
+fn sums(printed: &str) -> BTreeMap<&'static str, f64> {
     let mut newest = BTreeMap::new();
     let (mut agent, mut metric, mut attributes) = ("", "", Vec::new());
-    for line in shown.lines().map(str::trim) {
+    for line in printed.lines().map(str::trim) {
         if let Some((_, name)) = line.split_once("service.instance.id: Str(") {
             agent = name;
         } else if let Some((_, name)) = line.split_once("Name: ") {

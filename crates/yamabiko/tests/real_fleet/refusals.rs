@@ -53,10 +53,10 @@ impl<'a> ExpectedRefusals<'a> {
             let log = self.site.serving.running.stderr();
             assert!(log.contains(&format!(" {why}: ")) || log.contains("more lines"), "{why} in {log}");
         }
-        let shown = self.site.get(operator, "/refusals");
-        assert_eq!(shown.status, 200, "{shown:?}");
+        let listed = self.site.get(operator, "/refusals");
+        assert_eq!(listed.status, 200, "{listed:?}");
         for why in self.counts.keys() {
-            assert!(shown.body.to_string().contains(&format!("\"{why}\"")), "{why} in {shown:?}");
+            assert!(listed.body.to_string().contains(&format!("\"{why}\"")), "{why} in {listed:?}");
         }
     }
 }

@@ -194,11 +194,11 @@ fn yamabiko_ab_agrees_with_apachebench_on_faulty_servers() {
     fs::write(workspace.file("body"), "").unwrap();
     for case in ["-n 30 URL", "-l -n 30 URL", "-k -n 31 URL"] {
         // The response depends on the request number, so each program gets its own server.
-        let answer: fn(usize) -> Option<Vec<u8>> = |number| match number % 5 {
+        let respond: fn(usize) -> Option<Vec<u8>> = |number| match number % 5 {
             4 => response("503 Busy", 7),
             _ => response("200 OK", 100 + number % 3),
         };
-        let [theirs, ours] = [Server::start(answer), Server::start(answer)];
+        let [theirs, ours] = [Server::start(respond), Server::start(respond)];
         compare_on(&workspace, [&theirs.url(), &ours.url()], case);
     }
     let proxy = Server::start(|_| response("200 OK", 10));

@@ -176,8 +176,8 @@ fn a_program_starts_on_a_busy_machine_and_then_runs_at_lowest_weight() {
     let group =
         control_groups(&[serving.running.pid()].into()).into_iter().find(|group| group.join("cpu.idle").exists());
     let group = group.expect("a group with a weight");
-    let stands_back = || std::fs::read_to_string(group.join("cpu.idle")).unwrap() == "1\n";
-    assert!(stands_back());
+    let has_lowest_weight = || std::fs::read_to_string(group.join("cpu.idle")).unwrap() == "1\n";
+    assert!(has_lowest_weight());
     // The weight is set after each start.
     let programs: Vec<i32> = descendants(serving.running.pid())
         .into_iter()
@@ -185,9 +185,9 @@ fn a_program_starts_on_a_busy_machine_and_then_runs_at_lowest_weight() {
         .collect();
     signal_all(&programs, Signal::SIGKILL);
     wait_until("the server detects the end of the program", || status(&serving)["dynamic"]["program"]["starts"] == 2);
-    assert!(!stands_back());
+    assert!(!has_lowest_weight());
     wait_until_up(&serving, "/app");
-    assert!(stands_back());
+    assert!(has_lowest_weight());
 }
 
 /// A process that keeps a core busy.

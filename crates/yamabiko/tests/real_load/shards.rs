@@ -44,9 +44,9 @@ fn start(workspace: &Workspace, seconds: u32) -> Running {
 
 /// The processes of the run's shards, once there are two.
 fn shards(running: &Running) -> Vec<i32> {
-    let is_lane =
+    let is_shard =
         |pid: &i32| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "yamabiko-shard");
-    let find = || children(running.pid()).into_iter().filter(is_lane).collect::<Vec<_>>();
+    let find = || children(running.pid()).into_iter().filter(is_shard).collect::<Vec<_>>();
     wait_until("two shards in processes of their own", || find().len() == 2);
     find()
 }
@@ -90,8 +90,8 @@ fn ctrl_c_to_the_process_group_ends_the_run_with_its_result() {
     let shards = shards(&running);
     wait_until("the measured phase has begun", || {
         let mut runs = fs::read_dir(workspace.runs()).unwrap().flatten();
-        let standing = runs.find_map(|run| store::read_progress(&run.path()).ok().flatten());
-        standing.is_some_and(|standing| standing.phase == RunPhase::Measured)
+        let progress = runs.find_map(|run| store::read_progress(&run.path()).ok().flatten());
+        progress.is_some_and(|progress| progress.phase == RunPhase::Measured)
     });
     std::thread::sleep(Duration::from_secs(1));
     // timeout(1) and service managers signal the process group, too.

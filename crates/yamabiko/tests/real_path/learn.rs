@@ -124,9 +124,9 @@ fn compare(configured_ns: &[u64], learned_ns: &[u64], slack_ns: f64) {
         .collect();
     let (from, to) = (CLIENTS as usize / 10, CLIENTS as usize * 99 / 100);
     let worst = (from..to).max_by(|&a, &b| errors[a].total_cmp(&errors[b])).unwrap();
-    let shown = format!("client {worst}: {} ns for {} ns", learned_ns[worst], configured_ns[worst]);
-    println!("worst from p10 to p99: {:.2} %, {shown}", errors[worst] * 100.0);
-    assert!(errors[worst] <= MAX_ERROR_SHARE, "{shown}");
+    let worst_client = format!("client {worst}: {} ns for {} ns", learned_ns[worst], configured_ns[worst]);
+    println!("worst from p10 to p99: {:.2} %, {worst_client}", errors[worst] * 100.0);
+    assert!(errors[worst] <= MAX_ERROR_SHARE, "{worst_client}");
 }
 
 /// The machine's contribution to an RTT, as the run reports it: each of two handshake packets may have the p99 of the

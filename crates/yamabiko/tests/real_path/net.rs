@@ -12,13 +12,13 @@ use crate::support::workspace::{Workspace, str_of};
 #[test]
 fn ping_measures_the_configured_rtt() {
     let workspace = Workspace::new();
-    let pinged = workspace.run(&net("--rtt 48ms", "ping -n -c 10 -i 0.05 server")).success();
-    let mut times: Vec<f64> = times_ms(&pinged.stdout);
-    assert_eq!(times.len(), 10, "{pinged}");
+    let ping = workspace.run(&net("--rtt 48ms", "ping -n -c 10 -i 0.05 server")).success();
+    let mut times: Vec<f64> = times_ms(&ping.stdout);
+    assert_eq!(times.len(), 10, "{ping}");
     times.sort_by(f64::total_cmp);
     assert!((times[5] - 48.0).abs() < 0.5, "{times:?}");
     assert!(times[0] > 47.98, "no reply is early: {times:?}");
-    assert!(pinged.stdout.contains("(198.18.0.1)"), "the name `server` resolves: {pinged}");
+    assert!(ping.stdout.contains("(198.18.0.1)"), "the name `server` resolves: {ping}");
 }
 
 #[test]
@@ -26,17 +26,17 @@ fn ping_measures_the_configured_loss() {
     let workspace = Workspace::new();
     let report = workspace.file("net.json");
     let options = format!("--rtt 2ms --loss 5% --json {}", report.display());
-    let pinged = workspace.run(&net(&options, "ping -n -q -c 400 -i 0.004 -W 1 server"));
-    assert_eq!(pinged.code, Some(0), "some replies arrive: {pinged}");
+    let ping = workspace.run(&net(&options, "ping -n -q -c 400 -i 0.004 -W 1 server"));
+    assert_eq!(ping.code, Some(0), "some replies arrive: {ping}");
     let numbers = |word: &str| -> u64 {
-        let before = pinged.stdout.split(word).next().unwrap().trim_end();
+        let before = ping.stdout.split(word).next().unwrap().trim_end();
         before.rsplit([' ', '\n']).next().unwrap().parse().unwrap()
     };
     let (sent, received) = (numbers("packets transmitted"), numbers("received"));
     assert_eq!(sent, 400);
     // 5 % up and 5 % down: 9.75 % of the pings, with a standard deviation of 1.5 %.
     let lost = (sent - received) as f64 / sent as f64;
-    assert!((0.0975 - 0.06..0.0975 + 0.06).contains(&lost), "{pinged}");
+    assert!((0.0975 - 0.06..0.0975 + 0.06).contains(&lost), "{ping}");
     // Each lost ping was dropped once, by the configured cause.
     let path = &json_of(&report)["path"];
     assert_eq!(path["drops"], serde_json::json!({ "loss": sent - received }), "{path}");

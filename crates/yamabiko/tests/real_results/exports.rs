@@ -110,11 +110,11 @@ fn prometheus_returns_the_figures_sent_by_remote_write() {
     // The time series end with the run.
     assert!(prometheus.query("yamabiko_requests_offered_total", at_s + 5.0).is_empty());
     // Prometheus can evaluate every query of the dashboard.
-    let board: Value =
+    let dashboard: Value =
         serde_json::from_str(&fs::read_to_string(readers::repository("examples/grafana/yamabiko.json")).unwrap())
             .unwrap();
     let mut with_result = 0;
-    for panel in board["panels"].as_array().unwrap() {
+    for panel in dashboard["panels"].as_array().unwrap() {
         for target in panel["targets"].as_array().into_iter().flatten() {
             let query = target["expr"].as_str().unwrap().replace("$run", ".*").replace("$__rate_interval", "1m");
             // A gauge without a value in the last seconds has ended.
@@ -190,11 +190,11 @@ fn an_opentelemetry_receiver_gets_the_figures_of_a_run() {
     let rotel = workspace.start_command(command);
     wait_until("rotel listens", || std::net::TcpStream::connect(http).is_ok());
     workspace.run(&["export", "last", "--otlp", &format!("http://{http}")]).success();
-    let shown = || rotel.stdout() + &rotel.stderr();
+    let printed = || rotel.stdout() + &rotel.stderr();
     // A block for each metric with a line for each value of each point; the last metric of the message is complete when
     // its last value is printed.
-    wait_until("rotel shows the metrics", || shown().contains("Name: http.client.active_requests"));
-    let text = shown();
+    wait_until("rotel shows the metrics", || printed().contains("Name: http.client.active_requests"));
+    let text = printed();
     let of = |metric: &str, figure: &str| -> Vec<f64> {
         let block = text
             .split("Descriptor:")

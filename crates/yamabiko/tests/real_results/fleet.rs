@@ -2,7 +2,7 @@
 //! agents, text of agents is escaped, the console has no errors, and the page sends no requests to other hosts.
 //! Screenshots are written to the folder in `YAMABIKO_SHOTS`.
 
-#[allow(dead_code, reason = "others use the rest of it")]
+#[allow(dead_code, reason = "other tests use the rest of it")]
 #[path = "../../../manager/tests/support/scripted.rs"]
 mod scripted;
 
@@ -134,7 +134,7 @@ fn assert_clean(tab: &mut Tab<'_>, manager: &Manager) {
 
 /// Calls the API from the page's script context.
 fn api(tab: &mut Tab<'_>, path: &str) -> Value {
-    tab.value(&format!("fetch('api/1/{path}').then((answer) => answer.json())"))
+    tab.value(&format!("fetch('api/1/{path}').then((response) => response.json())"))
 }
 
 /// Waits until a JavaScript promise resolves to true.
@@ -183,22 +183,22 @@ fn the_fleet_page_shows_and_configures_two_hundred_agents() {
     // API show the same state.
     wait_until_so(
         &mut tab,
-        "fetch('api/1/agents?state=connected').then((answer) => answer.json()).then(({ all }) => \
+        "fetch('api/1/agents?state=connected').then((response) => response.json()).then(({ all }) => \
          document.getElementById('title').textContent === `${all} of 200 agents are connected`)",
     );
     // All rows are in a file, so that nothing changes between two requests.
     wait_until_so(
         &mut tab,
-        "fetch('api/1/health').then((answer) => answer.json()).then(({ queue }) => queue.rows === 0)",
+        "fetch('api/1/health').then((response) => response.json()).then(({ queue }) => queue.rows === 0)",
     );
     go(&mut tab, "#quality?by=group&since=6h");
     tab.wait_for("document.querySelectorAll('#quality-table tbody tr').length === 4");
-    let shown = tab.value(
+    let on_page = tab.value(
         "[...document.querySelectorAll('#quality-table tbody tr')].map((row) => [row.cells[0].textContent, JSON.parse(row.dataset.values)])",
     );
-    let answered = api(&mut tab, "quality?by=group&since=6h&resolution=auto&side=client");
+    let from_api = api(&mut tab, "quality?by=group&since=6h&resolution=auto&side=client");
     let mut attempts = 0;
-    for (row, group) in shown.as_array().unwrap().iter().zip(answered["groups"].as_array().unwrap()) {
+    for (row, group) in on_page.as_array().unwrap().iter().zip(from_api["groups"].as_array().unwrap()) {
         let name = group["key"].as_str().unwrap_or("in no group");
         assert_eq!(
             (&row[0], &row[1]["attempts"], &row[1]["response_ns"]),
@@ -222,7 +222,7 @@ fn the_fleet_page_shows_and_configures_two_hundred_agents() {
     tab.value("document.querySelectorAll('#quality-charts details').forEach((details) => (details.open = false))");
     tab.screenshot(&screenshot_file("quality-desktop"), true);
 
-    // Text of agents is shown as text.
+    // Text of agents is on_page as text.
     let hostile = senders[HOSTILE_AT].agent.name.clone();
     go(&mut tab, &format!("#agent?name={hostile}"));
     tab.wait_for(&format!("document.getElementById('agent-programs').textContent.includes({HOSTILE_PROGRAM:?})"));
@@ -304,7 +304,7 @@ fn the_fleet_page_works_by_keyboard_and_reconnects() {
     tab.press("Enter");
     tab.wait_for("/^shop-7\\.[A-Za-z0-9_-]{43}$/.test(document.getElementById('tokens-text').textContent)");
     tab.wait_for("document.querySelectorAll('#tokens-table tbody tr').length === 1");
-    // A new token is shown once.
+    // A new token is on_page once.
     go(&mut tab, "#agents");
     go(&mut tab, "#tokens");
     assert_eq!(

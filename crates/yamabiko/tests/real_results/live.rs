@@ -138,7 +138,7 @@ fn the_live_page_shows_a_running_and_a_finished_run() {
     let load = &summary["load"];
     let figures = "Object.fromEntries([...document.querySelectorAll('#facts div')].map((box) => \
                    [box.children[0].textContent, +box.children[1].dataset.value]))";
-    let shown = tab.value(figures);
+    let on_page = tab.value(figures);
     for (name, figure) in [
         ("Offered", &load["offered_rate_per_s"]),
         ("Achieved", &load["achieved_rate_per_s"]),
@@ -147,7 +147,7 @@ fn the_live_page_shows_a_running_and_a_finished_run() {
         ("In flight", &load["in_flight"]["mean"]),
         ("Connections", &load["connections"]["mean"]),
     ] {
-        assert_eq!(shown[name].as_f64(), figure.as_f64(), "{name}: {shown}");
+        assert_eq!(on_page[name].as_f64(), figure.as_f64(), "{name}: {on_page}");
     }
     let verdict = tab.value("document.querySelector('#judged strong').textContent");
     assert_eq!(verdict.as_str().unwrap().to_lowercase(), summary["validity"]["verdict"].as_str().unwrap());
@@ -310,7 +310,7 @@ fn the_live_page_draws_a_long_run_quickly() {
     println!("a step of 60 series at 1,000 points: {median:.1} ms in the median, {} ms at most", measured["took"][19]);
 }
 
-/// A killed run is shown up to its end.
+/// A killed run is on_page up to its end.
 #[test]
 fn the_live_page_reports_a_killed_run() {
     let workspace = Workspace::concurrent_as_root();

@@ -29,10 +29,10 @@ fn progress_of_a_run_includes_path_wire_and_server() {
         let (server, watch) = (server_series.poll().unwrap(), watch_series.poll().unwrap());
         server_rows += if server.anew { 0 } else { server.rows.len() };
         watch_rows += if watch.anew { 0 } else { watch.rows.len() };
-        if let Some(standing) = read_progress(&dir).unwrap()
-            && standing.phase == RunPhase::Measured
+        if let Some(snapshot) = read_progress(&dir).unwrap()
+            && snapshot.phase == RunPhase::Measured
         {
-            midway = Some(standing);
+            midway = Some(snapshot);
         }
         sleep(Duration::from_millis(20));
     }

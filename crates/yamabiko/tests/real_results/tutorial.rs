@@ -8,7 +8,7 @@ use crate::support::workspace::{Workspace, str_of, yamabiko};
 
 /// The commands of `console` blocks, continued lines joined.
 fn commands(page: &str) -> Vec<String> {
-    let (mut commands, mut is_console, mut begun) = (Vec::new(), false, String::new());
+    let (mut commands, mut is_console, mut unfinished) = (Vec::new(), false, String::new());
     for line in page.lines() {
         if line.starts_with("```") {
             is_console = line == "```console";
@@ -16,13 +16,13 @@ fn commands(page: &str) -> Vec<String> {
         }
         let command = match line.strip_prefix("$ ") {
             _ if !is_console => continue,
-            _ if !begun.is_empty() => line,
+            _ if !unfinished.is_empty() => line,
             Some(command) => command,
             None => continue,
         };
-        begun.push_str(command.strip_suffix('\\').unwrap_or(command));
+        unfinished.push_str(command.strip_suffix('\\').unwrap_or(command));
         if !command.ends_with('\\') {
-            commands.push(std::mem::take(&mut begun));
+            commands.push(std::mem::take(&mut unfinished));
         }
     }
     commands

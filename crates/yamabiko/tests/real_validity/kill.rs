@@ -106,8 +106,8 @@ fn kill_one(workspace: &Workspace, number: usize, kill_time: Duration) -> Killed
     let pid = victim.pid();
     assert_eq!(victim.finish().signal, Some(9));
     leftovers.wait_until_gone();
-    let of_victim = |entry: fs::DirEntry| entry.file_name().to_string_lossy().contains(&format!("-{name}-"));
-    let is_stored = fs::read_dir(workspace.runs()).into_iter().flatten().flatten().any(of_victim);
+    let is_of_victim = |entry: fs::DirEntry| entry.file_name().to_string_lossy().contains(&format!("-{name}-"));
+    let is_stored = fs::read_dir(workspace.runs()).into_iter().flatten().flatten().any(is_of_victim);
     Killed { pid, networks: leftovers.networks(), is_stored }
 }
 

@@ -28,9 +28,10 @@ fn an_early_exit_of_the_server_is_reported_with_its_output() {
         .refused(1, &["exit status 127", "no-such-server", "not found"]);
     bench(&workspace, "kill -9 $$", "-d 1s").refused(1, &["killed by signal 9"]);
     // The last lines of the server's output are reported, without escape sequences.
-    let chatty = bench(&workspace, "yes a-line | head -n 100000; printf '\\033[31mred\\a\\r\\n'; exit 1", "-d 1s");
-    chatty.refused(1, &["exit status 1", "a-line | a-line", "?[31mred?"]);
-    assert!(chatty.stderr.len() < 1000 && !chatty.stderr.contains('\u{1b}'), "{chatty}");
+    let with_much_output =
+        bench(&workspace, "yes a-line | head -n 100000; printf '\\033[31mred\\a\\r\\n'; exit 1", "-d 1s");
+    with_much_output.refused(1, &["exit status 1", "a-line | a-line", "?[31mred?"]);
+    assert!(with_much_output.stderr.len() < 1000 && !with_much_output.stderr.contains('\u{1b}'), "{with_much_output}");
     assert_empty(&workspace);
 }
 

@@ -51,9 +51,9 @@ fn benched(user: &User, server: &str) -> Value {
 #[test]
 fn an_unprivileged_user_runs_programs_at_the_far_end() {
     let user = User::new();
-    let pinged = user.run(Tun::ForAll, &net("--rtt 10ms", "ping -n -c 3 -i 0.2 server"));
-    assert_eq!(pinged.code, Some(0), "{pinged}");
-    assert!(pinged.stdout.contains("3 received") && pinged.stdout.contains("time=10."), "{pinged}");
+    let ping = user.run(Tun::ForAll, &net("--rtt 10ms", "ping -n -c 3 -i 0.2 server"));
+    assert_eq!(ping.code, Some(0), "{ping}");
+    assert!(ping.stdout.contains("3 received") && ping.stdout.contains("time=10."), "{ping}");
     let who = user.run(Tun::ForAll, &["net", "--", "sh", "-c", "id -u; exit 9"]);
     assert_eq!((who.code, who.stdout.trim()), (Some(9), "65534"), "the program runs as the same user: {who}");
 }

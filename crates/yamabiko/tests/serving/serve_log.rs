@@ -52,12 +52,12 @@ fn the_access_log_of_serve_can_be_replayed() {
 #[test]
 fn sighup_reopens_a_rotated_log() {
     let workspace = Workspace::concurrent();
-    let (log, moved) = (workspace.file("access.log"), workspace.file("access.log.1"));
+    let (log, rotated) = (workspace.file("access.log"), workspace.file("access.log.1"));
     let serving = Serving::start(&workspace, &["--log", str_of(&log), "--log-anonymous"]);
     let mut client = serving.connect();
     client.get("/10k.bin?one", "").unwrap();
     wait_until("the first line is written", || lines_of(&log).len() == 1);
-    fs::rename(&log, &moved).unwrap();
+    fs::rename(&log, &rotated).unwrap();
     serving.running.signal(Signal::SIGHUP);
     wait_until("the log is reopened", || serving.running.stderr().contains("opened anew"));
     client.get("/10k.bin?two", "").unwrap();
@@ -68,7 +68,7 @@ fn sighup_reopens_a_rotated_log() {
     serving.running.signal(Signal::SIGTERM);
     let stderr = serving.running.finish().success().stderr;
     assert!(stderr.contains("served 3 requests"), "{stderr}");
-    let (old, new) = (lines_of(&moved), lines_of(&log));
+    let (old, new) = (lines_of(&rotated), lines_of(&log));
     assert!(old.len() == 1 && old[0].starts_with("127.0.0.0 ") && old[0].contains("?one"), "{old:?}");
     assert!(new.len() == 2 && new[0].contains("?two") && new[1].contains("/-/status"), "{new:?}");
 }

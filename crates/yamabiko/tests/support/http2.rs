@@ -144,8 +144,8 @@ impl Connection {
     }
 
     /// Responds with status 200 and body `hello`.
-    pub fn answer(&mut self, stream: u32) -> io::Result<()> {
-        self.stream.write_all(&answer(stream))
+    pub fn respond(&mut self, stream: u32) -> io::Result<()> {
+        self.stream.write_all(&respond(stream))
     }
 
     pub fn goaway(&mut self, last: u32, code: u32) -> io::Result<()> {
@@ -168,6 +168,6 @@ pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-pub fn answer(stream: u32) -> Vec<u8> {
+pub fn respond(stream: u32) -> Vec<u8> {
     [frame(HEADERS, END_HEADERS, stream, STATUS_200), frame(DATA, END_STREAM, stream, b"hello")].concat()
 }

@@ -81,12 +81,12 @@ fn the_manager_prints_its_address_and_refuses_a_foreign_folder() {
     assert_eq!(lines[1].rsplit('/').nth(1), Some(&*secret), "the page's secret stays the same");
     again.signal(Signal::SIGKILL);
     again.finish();
-    let others = workspace.file("others");
-    fs::create_dir(&others).unwrap();
-    fs::write(others.join("index.sqlite"), "no index").unwrap();
-    let there = ["tap", "manager", "--listen", "127.0.0.1:0", "--data", str_of(&others)];
-    workspace.run(&there).refused(1, &["is not the index of a tap manager"]);
-    assert_eq!(fs::read_to_string(others.join("index.sqlite")).unwrap(), "no index");
+    let foreign_folder = workspace.file("foreign_folder");
+    fs::create_dir(&foreign_folder).unwrap();
+    fs::write(foreign_folder.join("index.sqlite"), "no index").unwrap();
+    let arguments = ["tap", "manager", "--listen", "127.0.0.1:0", "--data", str_of(&foreign_folder)];
+    workspace.run(&arguments).refused(1, &["is not the index of a tap manager"]);
+    assert_eq!(fs::read_to_string(foreign_folder.join("index.sqlite")).unwrap(), "no index");
 
     workspace.run(&["tap", "manager", "--data", str_of(&data)]).refused(1, &["--listen"]);
     workspace.run(&[&words[..], &["--keep-for", "400"]].concat()).refused(1, &["400d or 36h"]);

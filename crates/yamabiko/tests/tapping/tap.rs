@@ -87,8 +87,8 @@ fn tap_records_curl_from_connect_to_close() {
     assert!(count(client, "received_bytes_total") > 60_000 && count(client, "unseen_bytes") == 0);
     let longest = count(client, "connection_duration_ns.max");
     assert!(longest >= count(client, "response_ns.max") + count(client, "setup_ns.max"), "{client:#}");
-    let (begun, dir) = (document["run"]["started_at"].as_str().unwrap(), document["run"]["dir"].as_str().unwrap());
-    assert!(begun.ends_with('Z') && fs::exists(format!("{dir}/taps.parquet")).unwrap());
+    let (started_at, dir) = (document["run"]["started_at"].as_str().unwrap(), document["run"]["dir"].as_str().unwrap());
+    assert!(started_at.ends_with('Z') && fs::exists(format!("{dir}/taps.parquet")).unwrap());
     assert_eq!(document["tap"]["programs"][0]["name"], "curl");
 }
 
@@ -210,8 +210,8 @@ fn a_signal_after_the_program_ended_ends_the_tap() {
     let workspace = Workspace::concurrent();
     // The output exceeds the capacity of the pipe, which is never read.
     let (_unread, mut full) = std::io::pipe().unwrap();
-    let room_for = fcntl(&full, FcntlArg::F_SETPIPE_SZ(4096)).unwrap();
-    full.write_all(&vec![b'.'; room_for as usize]).unwrap();
+    let pipe_capacity = fcntl(&full, FcntlArg::F_SETPIPE_SZ(4096)).unwrap();
+    full.write_all(&vec![b'.'; pipe_capacity as usize]).unwrap();
     let mut command = workspace.command(&["tap", "--no-save", "--", "true"]);
     let mut tap = KilledOnDrop(command.stdin(Stdio::null()).stderr(full).spawn().unwrap());
     let call = format!("/proc/{}/syscall", tap.0.id());

@@ -172,16 +172,16 @@ impl Client {
             _ => output(&mut command)?,
         };
         let (cores_after, cpu_after) = (cpu_times()?, children_cpu()?);
-        let spent = |core: usize| {
+        let cpu_time = |core: usize| {
             let of = |times: &[(usize, sys::accounting::CpuTimes)]| {
                 times.iter().find(|(number, _)| *number == core).map(|(_, times)| *times).context("a core is missing")
             };
             anyhow::Ok(of(&cores_after)?.since(&of(&cores)?))
         };
         let busy = |core: usize| {
-            let spent = spent(core)?;
-            let busy = spent.busy().as_secs_f64();
-            anyhow::Ok(busy / (busy + spent.idle.as_secs_f64() + spent.iowait.as_secs_f64()).max(1e-9))
+            let used = cpu_time(core)?;
+            let busy = used.busy().as_secs_f64();
+            anyhow::Ok(busy / (busy + used.idle.as_secs_f64() + used.iowait.as_secs_f64()).max(1e-9))
         };
         let figures = Figures {
             rate: 0.0,
@@ -189,7 +189,7 @@ impl Client {
             lag_ns: (0, 0),
             client_core: busy(CLIENT_CORE)?,
             server_core: busy(SERVER_CORE)?,
-            server_busy: spent(SERVER_CORE)?.busy(),
+            server_busy: cpu_time(SERVER_CORE)?.busy(),
             phase_s: 0.0,
             loop_busy: None,
             cpu: cpu_after.saturating_sub(cpu),

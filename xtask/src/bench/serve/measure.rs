@@ -30,14 +30,14 @@ pub struct Measured {
 pub fn measure(peer: &Peer, generate: impl FnOnce() -> Result<Figures>) -> Result<Measured> {
     let before = CpuTime::of(peer.name, peer.pid())?;
     let figures = generate()?;
-    let spent = CpuTime::of(peer.name, peer.pid())?.since(&before);
+    let used = CpuTime::of(peer.name, peer.pid())?.since(&before);
     let each = |time: Duration| time.as_secs_f64() * 1e6 / figures.requests().max(1.0);
     Ok(Measured {
         rate: figures.rate,
         failed: figures.failed,
-        user_us: each(spent.user),
-        system_us: each(spent.system),
-        softirq_us: each(spent.softirq),
+        user_us: each(used.user),
+        system_us: each(used.system),
+        softirq_us: each(used.softirq),
         server_core: (figures.server_busy.as_secs_f64() / figures.phase_s.max(1e-9)).min(1.0),
         client_core: figures.client_core,
     })

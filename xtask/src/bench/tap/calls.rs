@@ -52,10 +52,10 @@ pub fn hooks_ns(counted: &CallCounts, requests: f64, records_per_request: f64, c
     };
     let (moves, waits) = (of(MOVING_CALLS), of(WAITING_CALLS));
     let each = |calls: u64| calls as f64 / requests.max(1.0);
-    let moved = each(moves.made.saturating_sub(moves.failed));
-    let with_record = records_per_request.min(moved);
+    let moving = each(moves.made.saturating_sub(moves.failed));
+    let with_record = records_per_request.min(moving);
     with_record * costs.record_ns
-        + (moved - with_record) * costs.within_ns
+        + (moving - with_record) * costs.within_ns
         + each(moves.failed) * costs.empty_ns
         + each(waits.made) * costs.poll_ns
 }

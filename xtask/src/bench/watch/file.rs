@@ -97,11 +97,9 @@ fn compare(yamabiko: &Path, site: &Site, capture: &Path, packets: u64) -> Result
         }
         let _ = std::fs::remove_dir_all(site.path("runs"));
     }
-    let speeds: Vec<Vec<f64>> = figures(&rounds, |measure_in_process| packets as f64 / measure_in_process.wall_s / 1e6);
-    let memories: Vec<Vec<f64>> = figures(&rounds, |measure_in_process| measure_in_process.rss_bytes_max as f64 / 1e6);
-    let cpu: Vec<Vec<f64>> = figures(&rounds, |measure_in_process| {
-        (measure_in_process.user_s + measure_in_process.system_s) / packets as f64 * 1e9
-    });
+    let speeds: Vec<Vec<f64>> = figures(&rounds, |usage| packets as f64 / usage.wall_s / 1e6);
+    let memories: Vec<Vec<f64>> = figures(&rounds, |usage| usage.rss_bytes_max as f64 / 1e6);
+    let cpu: Vec<Vec<f64>> = figures(&rounds, |usage| (usage.user_s + usage.system_s) / packets as f64 * 1e9);
     for (at, (name, _)) in programs.iter().enumerate() {
         println!("{}", line(name, "Mpkt/s", &speeds[at]));
         println!("{:36} {:>12.1} MB at most, {:.0} ns of CPU a packet", "", median(&memories[at]), median(&cpu[at]));

@@ -74,15 +74,15 @@ pub fn run(yamabiko: &Path, site: &Site) -> Result<()> {
 
 fn print(label: &str, capture_programs: &[CaptureProgram], rounds: &[Vec<Round>]) {
     println!("watch, live: {label}, 1 KB, keep-alive, nginx, through the path without delay");
-    let carried = |at: usize| rounds[at].iter().map(|round| round.achieved_per_s).collect::<Vec<_>>();
+    let achieved = |at: usize| rounds[at].iter().map(|round| round.achieved_per_s).collect::<Vec<_>>();
     let drops = |at: usize| rounds[at].iter().map(|round| round.drops).sum::<u64>();
     for (at, capture_program) in capture_programs.iter().enumerate() {
-        println!("{}", line(capture_program.name(), "req/s", &carried(at)));
+        println!("{}", line(capture_program.name(), "req/s", &achieved(at)));
         println!("{}", line("  response time p99", "us", &rounds[at].iter().map(|r| r.p99_us).collect::<Vec<_>>()));
         if *capture_program != CaptureProgram::None {
             println!(
                 "    requests/s relative to no capture {:.3}; {} of {} packets dropped by the kernel",
-                ratio(&carried(at), &carried(0)),
+                ratio(&achieved(at), &achieved(0)),
                 drops(at),
                 rounds[at].iter().map(|round| round.packets).sum::<u64>()
             );

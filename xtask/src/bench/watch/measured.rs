@@ -39,14 +39,14 @@ pub fn measure(file: &Path, words: &[&str]) -> Result<()> {
     let status = command.status().with_context(|| format!("start {program}"))?;
     let wall_s = began.elapsed().as_secs_f64();
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN).context("getrusage")?;
-    let measure_in_process = Usage {
+    let usage = Usage {
         wall_s,
         user_s: usage.user_time().num_microseconds() as f64 / 1e6,
         system_s: usage.system_time().num_microseconds() as f64 / 1e6,
         rss_bytes_max: usage.max_rss() as u64 * 1024,
         code: status.code().with_context(|| format!("{program}: {status}"))?,
     };
-    std::fs::write(file, serde_json::to_vec(&measure_in_process)?).with_context(|| format!("write {}", file.display()))
+    std::fs::write(file, serde_json::to_vec(&usage)?).with_context(|| format!("write {}", file.display()))
 }
 
 /// Runs a command in a separate process; returns its usage.
@@ -59,12 +59,12 @@ pub fn measure_in_process(file: &Path, command: &Command) -> Result<Usage> {
         }
     }
     super::super::servers::output(&mut own)?;
-    let measure_in_process: Usage = serde_json::from_slice(&std::fs::read(file)?)?;
+    let usage: Usage = serde_json::from_slice(&std::fs::read(file)?)?;
     // Exit status 3: the figures exist, and the capture is suspect.
-    if !matches!(measure_in_process.code, 0 | 3) {
-        bail!("{command:?} ended with status {}", measure_in_process.code);
+    if !matches!(usage.code, 0 | 3) {
+        bail!("{command:?} ended with status {}", usage.code);
     }
-    Ok(measure_in_process)
+    Ok(usage)
 }
 
 #[cfg(test)]
@@ -76,9 +76,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("usage.json");
         measure(&file, &["sh", "-c", "exit 3"]).unwrap();
-        let measure_in_process: Usage = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
-        assert_eq!(measure_in_process.code, 3);
-        assert!(measure_in_process.wall_s > 0.0 && measure_in_process.rss_bytes_max > 0);
+        let usage: Usage = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+        assert_eq!(usage.code, 3);
+        assert!(usage.wall_s > 0.0 && usage.rss_bytes_max > 0);
         assert!(measure(&file, &["no-such-program-here"]).is_err());
         assert!(measure(&file, &[]).is_err());
     }

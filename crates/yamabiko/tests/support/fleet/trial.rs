@@ -61,7 +61,7 @@ pub struct Trial {
     listening: Listening,
     programs: Programs,
     faults_injected: FaultCounts,
-    spent: Spent,
+    costs: Costs,
     starts: usize,
     _machines: TempDir,
     folder: TempDir,
@@ -69,7 +69,7 @@ pub struct Trial {
 
 /// Cost of the processes, killed ones included.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Spent {
+pub struct Costs {
     /// Sum over all starts of the manager.
     pub manager: Cost,
     /// Sum of all agents; peak memory of one agent.
@@ -86,7 +86,7 @@ pub struct Outcome {
     /// The injected faults.
     pub faults_injected: FaultCounts,
     /// The cost of the processes.
-    pub spent: Spent,
+    pub costs: Costs,
     /// From the first talker's start to the last row stored.
     pub elapsed: Duration,
     /// From the last talker's end to the last row stored.
@@ -161,7 +161,7 @@ impl Trial {
             listening: nothing,
             programs,
             faults_injected: FaultCounts::default(),
-            spent: Spent::default(),
+            costs: Costs::default(),
             starts: 0,
             _machines: machines,
             folder,
@@ -201,7 +201,7 @@ impl Trial {
             }
         }
         for talker in std::mem::take(&mut self.talkers) {
-            add(&mut self.spent.talkers, talker.succeeds_within(TEST_TIMEOUT)?);
+            add(&mut self.costs.talkers, talker.succeeds_within(TEST_TIMEOUT)?);
         }
         let ended = Instant::now();
         let expected = self.expected()?;
@@ -212,7 +212,7 @@ impl Trial {
         Ok(Outcome {
             found: self.compare()?,
             faults_injected: self.faults_injected,
-            spent: self.spent,
+            costs: self.costs,
             elapsed,
             storage_delay,
         })
@@ -394,7 +394,7 @@ impl Trial {
         let process = self.manager.take().ok_or("no manager")?;
         process.still_runs()?;
         self.faults_injected.manager_kills += 1;
-        add(&mut self.spent.manager, process.end(Signal::SIGKILL, TEST_TIMEOUT)?);
+        add(&mut self.costs.manager, process.end(Signal::SIGKILL, TEST_TIMEOUT)?);
         Ok(())
     }
 
@@ -405,7 +405,7 @@ impl Trial {
             {
                 process.still_runs()?;
                 self.faults_injected.agent_kills += 1;
-                add(&mut self.spent.agents, process.end(Signal::SIGKILL, TEST_TIMEOUT)?);
+                add(&mut self.costs.agents, process.end(Signal::SIGKILL, TEST_TIMEOUT)?);
             }
         }
         Ok(())
@@ -453,9 +453,9 @@ impl Trial {
     /// Ends all processes by SIGTERM.
     fn end(&mut self) -> Result<()> {
         for (_, slot) in &mut self.agents {
-            add(&mut self.spent.agents, slot.take().ok_or("no agent")?.end(Signal::SIGTERM, TEST_TIMEOUT)?);
+            add(&mut self.costs.agents, slot.take().ok_or("no agent")?.end(Signal::SIGTERM, TEST_TIMEOUT)?);
         }
-        add(&mut self.spent.manager, self.manager.take().ok_or("no manager")?.end(Signal::SIGTERM, TEST_TIMEOUT)?);
+        add(&mut self.costs.manager, self.manager.take().ok_or("no manager")?.end(Signal::SIGTERM, TEST_TIMEOUT)?);
         Ok(())
     }
 
