@@ -1,7 +1,7 @@
 //! `cargo xtask bench attack`: what each attack does to the other clients of `yamabiko serve`.
 //!
 //! The server runs on core 0, with one thread and its default limits. The other clients are an open loop on core 1:
-//! response times count from the scheduled time of each request. The attackers busy_share core 1 at idle priority, so
+//! response times count from the scheduled time of each request. The attackers share core 1 at idle priority, so
 //! that they use only CPU time that the generator does not need. Each attack has a new server. Results: the other
 //! clients' response times without and with the attack, and the server's memory.
 

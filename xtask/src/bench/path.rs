@@ -114,7 +114,7 @@ fn accuracy(yamabiko: &Path, site: &Site, label: &str, profile: &Path) -> Result
     Ok(())
 }
 
-/// Sends UDP packets of `clients` clients upstream, which are send_and_echo downstream; returns the results of the
+/// Sends UDP packets of `clients` clients upstream, which are echoed downstream; returns the results of the
 /// sender and of the path.
 fn send_and_echo(yamabiko: &Path, site: &Site, profile: &Path, clients: u32) -> Result<(UdpResult, Document)> {
     let xtask = std::env::current_exe()?;

@@ -69,7 +69,7 @@ impl<'a> SecureSite<'a> {
         Ok(SecureSite { site })
     }
 
-    /// The command that starts nginx with one worker: HTTP/2 without TLS on [`PORT`], TLS on [`SECURE_PORT`].
+    /// The command that starts nginx with one worker: HTTP/2 without TLS on [`PORT`], TLS on `SECURE_PORT`.
     pub fn nginx(&self) -> String {
         let folder = self.site.folder.path().display();
         format!("exec nginx -p {folder} -c {folder}/secure.conf -e {folder}/error.log")

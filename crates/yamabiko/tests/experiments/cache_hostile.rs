@@ -308,12 +308,12 @@ fn ctrl_c_ends_a_sweep_of_a_silent_cache() {
 
 /// A proxy before an origin with another seed: every body differs from the expected one.
 fn a_proxy_before_the_wrong_origin_is_reported(origin: &Serving) {
-    let dead = non_ephemeral_listener().local_addr().unwrap();
+    let unused_address = non_ephemeral_listener().local_addr().unwrap();
     let other_workspace = Workspace::concurrent();
     let words = ["serve", "--workload", "polymix-1", "--seed", "2", "--think", "none", "--listen", "127.0.0.1:0"];
     let other = Serving::start_command(&other_workspace, other_workspace.command(&words));
     for (to, cause, wrong) in
-        [(dead, "unexpected_status", None), (other.address, "unexpected_body", Some("wrong_body"))]
+        [(unused_address, "unexpected_status", None), (other.address, "unexpected_body", Some("wrong_body"))]
     {
         let (workspace, proxy) = (Workspace::concurrent(), Proxy::reverse(Fault::None, to));
         let front = ["--reverse", &format!("http://{}", proxy.address())];

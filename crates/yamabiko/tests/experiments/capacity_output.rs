@@ -247,16 +247,20 @@ fn a_printed_capacity_plan_reads_back_and_contradictions_are_refused() {
     workspace
         .run(&["capacity", url, "--slo", "p99.99 < 1s", "--max", "10/s"])
         .refused(1, &["too few requests", "--trial"]);
-    let asks = |find: &'static str| ["capacity", url, "--slo", "p99 < 1s", "--find", find];
-    workspace.run(&asks("users")).refused(1, &["--think"]);
-    workspace.run(&asks("sessions")).refused(1, &["new-connections"]);
-    workspace.run(&[&asks("users")[..], &["--think", "7s", "--clients", "5"]].concat()).refused(1, &["--clients"]);
-    workspace.run(&[&asks("users")[..], &["--think", "7s", "--start", "10/s"]].concat()).refused(1, &["whole number"]);
-    workspace.run(&[&asks("connections")[..], &["--think", "7s"]].concat()).refused(1, &["--find users"]);
-    workspace.run(&[&asks("connections")[..], &["--close"]].concat()).refused(1, &["--close"]);
-    workspace.run(&[&asks("new-connections")[..], &["--keepalive"]].concat()).refused(1, &["--keepalive"]);
-    let printed =
-        workspace.run(&[&asks("users")[..], &["--think", "exponential:7s", "--max", "500", "--print-plan"]].concat());
+    let find_arguments = |find: &'static str| ["capacity", url, "--slo", "p99 < 1s", "--find", find];
+    workspace.run(&find_arguments("users")).refused(1, &["--think"]);
+    workspace.run(&find_arguments("sessions")).refused(1, &["new-connections"]);
+    workspace
+        .run(&[&find_arguments("users")[..], &["--think", "7s", "--clients", "5"]].concat())
+        .refused(1, &["--clients"]);
+    workspace
+        .run(&[&find_arguments("users")[..], &["--think", "7s", "--start", "10/s"]].concat())
+        .refused(1, &["whole number"]);
+    workspace.run(&[&find_arguments("connections")[..], &["--think", "7s"]].concat()).refused(1, &["--find users"]);
+    workspace.run(&[&find_arguments("connections")[..], &["--close"]].concat()).refused(1, &["--close"]);
+    workspace.run(&[&find_arguments("new-connections")[..], &["--keepalive"]].concat()).refused(1, &["--keepalive"]);
+    let printed = workspace
+        .run(&[&find_arguments("users")[..], &["--think", "exponential:7s", "--max", "500", "--print-plan"]].concat());
     assert!(printed.stdout.contains("find = \"users\"") && printed.stdout.contains("70s"), "{printed}");
     fs::write(file, &printed.stdout).unwrap();
     assert_eq!(workspace.run(&["capacity", file, "--print-plan"]).stdout, printed.stdout);

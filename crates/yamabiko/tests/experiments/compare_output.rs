@@ -58,11 +58,11 @@ impl StoredRuns {
 
 #[test]
 fn compare_accepts_several_runs_per_side() {
-    let mut shelf = StoredRuns::new();
-    let a = shelf.side([1.00e6, 1.01e6, 0.99e6]);
-    let alike = shelf.side([1.01e6, 0.99e6, 1.00e6]);
-    let slower = shelf.side([1.10e6, 1.11e6, 1.09e6]);
-    let workspace = &shelf.workspace;
+    let mut stored_runs = StoredRuns::new();
+    let a = stored_runs.side([1.00e6, 1.01e6, 0.99e6]);
+    let alike = stored_runs.side([1.01e6, 0.99e6, 1.00e6]);
+    let slower = stored_runs.side([1.10e6, 1.11e6, 1.09e6]);
+    let workspace = &stored_runs.workspace;
 
     let same = workspace.run(&["compare", &a, &alike]).success();
     assert!(same.stdout.contains("mean response time: no difference detected; detectable from "), "{same}");
@@ -88,37 +88,40 @@ fn compare_accepts_several_runs_per_side() {
 
 #[test]
 fn compare_reports_differences_of_plans_and_verdicts() {
-    let mut shelf = StoredRuns::new();
-    let a = shelf.side([1.00e6, 1.01e6, 0.99e6]);
-    let mut faster = |_| shelf.run(1e6, |_, plan| *plan = plan.replace("rate = \"100/s\"", "rate = \"200/s\""));
+    let mut stored_runs = StoredRuns::new();
+    let a = stored_runs.side([1.00e6, 1.01e6, 0.99e6]);
+    let mut faster = |_| stored_runs.run(1e6, |_, plan| *plan = plan.replace("rate = \"100/s\"", "rate = \"200/s\""));
     let faster = [0, 1].map(&mut faster).join(",");
-    let invalid = shelf.run(1e6, |summary, _| {
+    let invalid = stored_runs.run(1e6, |summary, _| {
         let check = json!({ "name": "generator_on_time", "state": "failed", "weight": "invalid", "unit": "", "why": "it was late" });
         summary["validity"] = json!({ "verdict": "invalid", "checks": [check] });
     });
-    let valid = shelf.run(1e6, |_, _| {});
-    let workspace = &shelf.workspace;
+    let valid = stored_runs.run(1e6, |_, _| {});
+    let workspace = &stored_runs.workspace;
     workspace.run(&["compare", &a, &faster]).refused(1, &["load.rate", "100/s", "200/s", "--different-plans"]);
     let anyway = workspace.run(&["compare", &a, &faster, "--different-plans", "--no-save"]).success();
     let line = anyway.stdout.lines().find(|line| line.contains("load.rate")).unwrap_or_else(|| panic!("{anyway}"));
     assert!(line.contains("100/s") && line.contains("200/s") && line.ends_with(" plan"), "{line}");
     // `last` selects the last run with load, not the comparison.
-    let carried = workspace.run(&["compare", &a, "last,last~3", "--different-plans"]);
-    carried.refused(1, &["are on one side", "load.rate"]);
-    let carried = workspace.run(&["compare", &a, &format!("{invalid},{valid}")]);
-    assert_eq!(carried.code, Some(3), "{carried}");
-    assert!(carried.stdout.contains("generator on time") && carried.stdout.contains("it was late"), "{carried}");
+    let comparison = workspace.run(&["compare", &a, "last,last~3", "--different-plans"]);
+    comparison.refused(1, &["are on one side", "load.rate"]);
+    let comparison = workspace.run(&["compare", &a, &format!("{invalid},{valid}")]);
+    assert_eq!(comparison.code, Some(3), "{comparison}");
+    assert!(
+        comparison.stdout.contains("generator on time") && comparison.stdout.contains("it was late"),
+        "{comparison}"
+    );
 }
 
 /// The page, Markdown and JUnit files of a comparison: written with the result, and again from the run store.
 #[test]
 fn compare_writes_text_json_and_html() {
-    let mut shelf = StoredRuns::new();
-    let a = shelf.side([1.00e6, 1.01e6, 0.99e6]);
-    let b = shelf.side([1.10e6, 1.11e6, 1.09e6]);
-    let elsewhere = |summary: &mut Value, _: &mut String| summary["run"]["host"]["kernel"] = json!("7.0 <b>");
-    let moved = [0, 1].map(|_| shelf.run(1e6, elsewhere)).join(",");
-    let workspace = &shelf.workspace;
+    let mut stored_runs = StoredRuns::new();
+    let a = stored_runs.side([1.00e6, 1.01e6, 0.99e6]);
+    let b = stored_runs.side([1.10e6, 1.11e6, 1.09e6]);
+    let on_another_host = |summary: &mut Value, _: &mut String| summary["run"]["host"]["kernel"] = json!("7.0 <b>");
+    let other_host_runs = [0, 1].map(|_| stored_runs.run(1e6, on_another_host)).join(",");
+    let workspace = &stored_runs.workspace;
     let [html, md, xml] = ["c.html", "c.md", "c.xml"].map(|name| workspace.file(name));
     let terms = "mean +5%, mean +1s, rate -90%";
     let files = ["--html", str_of(&html), "--md", str_of(&md), "--junit", str_of(&xml)];
@@ -147,7 +150,7 @@ fn compare_writes_text_json_and_html() {
     assert!(again.stdout == page, "the page from the run store differs");
     let again = workspace.run(&["report", id, "--md", "-"]);
     assert_eq!(again.stdout, text);
-    let other = workspace.run(&["compare", &a, &moved, "--json", "--no-save"]);
+    let other = workspace.run(&["compare", &a, &other_host_runs, "--json", "--no-save"]);
     let differ = &other.json()["compare"]["hosts_differ"];
     assert_eq!(
         (&differ[0]["fact"], &differ[0]["b"], &differ[0]["machine"]),
@@ -167,7 +170,7 @@ fn compare_writes_text_json_and_html() {
     // A run on another machine makes the comparison suspect: a JUnit error only if the exit status is 3.
     for (strict, code, errors) in [(&[][..], Some(0), "errors=\"0\""), (&["--strict"], Some(3), "errors=\"1\"")] {
         let doubtful =
-            workspace.run(&[&["compare", &a, &moved, "--no-save", "--junit", str_of(&xml)], strict].concat());
+            workspace.run(&[&["compare", &a, &other_host_runs, "--no-save", "--junit", str_of(&xml)], strict].concat());
         assert_eq!(doubtful.code, code, "{doubtful}");
         let xml = fs::read_to_string(&xml).unwrap();
         assert!(xml.contains(errors), "{xml}");
@@ -179,9 +182,9 @@ fn compare_writes_text_json_and_html() {
 
 #[test]
 fn compare_refuses_incomparable_runs_with_the_reason() {
-    let mut shelf = StoredRuns::new();
-    shelf.run(1e6, |_, _| {});
-    let workspace = &shelf.workspace;
+    let mut stored_runs = StoredRuns::new();
+    stored_runs.run(1e6, |_, _| {});
+    let workspace = &stored_runs.workspace;
     let short = workspace.run_json(&["compare", "last~1", "last", "--json", "--no-save"]);
     assert!(short["compare"]["notes"].to_string().contains("and 10 are needed"), "{short}");
     workspace.run(&["compare", "last", "nonsense"]).refused(1, &["nonsense"]);

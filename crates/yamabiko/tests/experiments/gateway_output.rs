@@ -126,13 +126,13 @@ fn gateway_errors_name_their_cause() {
     workspace.run(&client(&unused, str_of(&file), &[])).refused(2, &["cannot be reached", &unused]);
     // A server of another kind that responds to everything.
     let other_server = TcpListener::bind("127.0.0.1:0").unwrap();
-    let there = other_server.local_addr().unwrap().to_string();
+    let other_address = other_server.local_addr().unwrap().to_string();
     let responding = std::thread::spawn(move || {
         let (mut stream, _) = other_server.accept().unwrap();
         let _ = stream.read(&mut [0; 64]);
         let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
     });
-    workspace.run(&client(&there, str_of(&file), &[])).refused(2, &["is not a gateway server", &there]);
+    workspace.run(&client(&other_address, str_of(&file), &[])).refused(2, &["is not a gateway server", &other_address]);
     responding.join().unwrap();
     // No secret, or an invalid one.
     let words = ["no token", "--token-file", "YAMABIKO_TOKEN"];

@@ -120,11 +120,11 @@ fn learn_writes_a_profile_that_bench_reads_from_any_folder() {
     command.arg(workspace.file("learned.toml")).args(["--rate", "10/s"]).current_dir("/");
     let plan = workspace.start_command(command).finish().success().stdout;
     assert!(plan.contains("learned.toml"), "{plan}");
-    let shown = workspace.run(&["profile", "show", str_of(&workspace.file("learned.toml"))]).success().stdout;
-    let words = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+    let description = workspace.run(&["profile", "show", str_of(&workspace.file("learned.toml"))]).success().stdout;
+    let words = description.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
         words.contains("shop.pcap, 15.445s, captured at the server:") && words.contains("300 connections of 60"),
-        "{shown}"
+        "{description}"
     );
 }
 

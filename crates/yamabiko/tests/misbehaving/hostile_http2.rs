@@ -219,7 +219,7 @@ fn a_zero_flow_control_window_stalls_until_the_timeout() {
     assert_outcome("window", Some("response_timeout"), &run(&workspace, &server, Some("response_timeout"), &shape));
 }
 
-/// A server that grants its window immediately but sends no response until connection has received the complete body.
+/// A server that grants its window immediately but sends no response until it has received the complete body.
 #[test]
 fn a_large_upload_to_a_silent_http2_server_times_out() {
     let workspace = Workspace::concurrent();

@@ -1,7 +1,7 @@
 //! `yamabiko cache` against Debian's squid, Varnish and nginx: the measured hit ratio equals the cache's own counters.
 //!
 //! The compared requests are plain GETs with a response, outside TLS, of the whole run (no warm-up). squid counts a
-//! request when it ends, tunnels included, which own_ratio log distinguishes. Varnish counts each request, and
+//! request when it ends, tunnels included, which its log distinguishes. Varnish counts each request, and
 //! collapsed ones once more, which it reports. nginx writes a log line for each. The workloads have only plain GETs, so
 //! that all ratios are about the same requests.
 

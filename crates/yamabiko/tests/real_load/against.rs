@@ -142,7 +142,7 @@ fn compare(workspace: &Workspace, file: &Path) -> Watched {
     let requests = store::read_wire_requests(&folder).unwrap().map(Result::unwrap).collect::<Vec<_>>();
     let mut traced = reference_tools::tcptrace(file);
 
-    // Both programs order connections by tcptrace_count first packets, but may differ for a reused port.
+    // Both programs order connections by their first packets, but may differ for a reused port.
     traced.sort_by_key(|traced| (traced.a, traced.b, traced.first_us));
     connections.sort_by_key(|record| (record.client, record.server, record.first_at));
     assert_eq!(connections.len(), traced.len(), "connections");

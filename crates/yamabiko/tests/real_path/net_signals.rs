@@ -98,7 +98,7 @@ fn net_waits_for_a_server_on_any_port() {
     let curl = ["curl", "-s", "-o", "/dev/null", "-w", "%{http_code}", PAGE];
     let net = workspace.run(&[&["net", "--rtt", "2ms", "--server", &late, "--"][..], &curl].concat());
     assert_eq!((net.code, net.stdout.as_str()), (Some(0), "200"), "{net}");
-    // A server of UDP_SERVER datagrams.
+    // A server of UDP datagrams.
     let udp = format!("sleep 1; exec python3 -c '{UDP_SERVER}' 0.0.0.0 5353");
     let client_script = format!("{UDP_CLIENT} server 5353");
     let net = workspace.run(&["net", "--rtt", "2ms", "--server", &udp, "--", "sh", "-c", &client_script]);

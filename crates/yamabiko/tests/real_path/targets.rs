@@ -20,7 +20,7 @@ fn assert_complete_run(output: &Output) -> Value {
     assert_eq!(count(&document, "load.completed"), 100, "{output}");
     assert_checks_passed(&document, &["conservation", "responses_whole", "error_rate", "records_stored"]);
     assert_checks_passed(&document, &["no_unintended_drops"]);
-    // Unintended packets without a route would be snmp here.
+    // Unintended packets without a route would be counted here.
     assert_eq!(document["path"]["drops"].as_object().map(|drops| drops.contains_key("no_route")), Some(false));
     // The capture counts packets within the measured phase: a request that is sent late may arrive after it.
     let seen = count(&document, "watch.requests");

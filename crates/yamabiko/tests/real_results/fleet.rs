@@ -222,7 +222,7 @@ fn the_fleet_page_shows_and_configures_two_hundred_agents() {
     tab.value("document.querySelectorAll('#quality-charts details').forEach((details) => (details.open = false))");
     tab.screenshot(&screenshot_file("quality-desktop"), true);
 
-    // Text of agents is on_page as text.
+    // Text of agents is shown as text.
     let hostile = senders[HOSTILE_AT].agent.name.clone();
     go(&mut tab, &format!("#agent?name={hostile}"));
     tab.wait_for(&format!("document.getElementById('agent-programs').textContent.includes({HOSTILE_PROGRAM:?})"));
@@ -304,7 +304,7 @@ fn the_fleet_page_works_by_keyboard_and_reconnects() {
     tab.press("Enter");
     tab.wait_for("/^shop-7\\.[A-Za-z0-9_-]{43}$/.test(document.getElementById('tokens-text').textContent)");
     tab.wait_for("document.querySelectorAll('#tokens-table tbody tr').length === 1");
-    // A new token is on_page once.
+    // A new token is shown once.
     go(&mut tab, "#agents");
     go(&mut tab, "#tokens");
     assert_eq!(

@@ -310,7 +310,7 @@ fn the_live_page_draws_a_long_run_quickly() {
     println!("a step of 60 series at 1,000 points: {median:.1} ms in the median, {} ms at most", measured["took"][19]);
 }
 
-/// A killed run is on_page up to its end.
+/// A killed run is shown up to its end.
 #[test]
 fn the_live_page_reports_a_killed_run() {
     let workspace = Workspace::concurrent_as_root();

@@ -1,4 +1,4 @@
-//! Runs whose generator is stop_repeatedly for some milliseconds at a time, in open and closed loops, with and without
+//! Runs whose generator is stopped for some milliseconds at a time, in open and closed loops, with and without
 //! a path: the run shows that its figures are not affected, or quantifies the effect.
 
 use std::thread::sleep;
@@ -39,7 +39,7 @@ fn served(workspace: &Workspace) -> (Running, String) {
     (serving, url)
 }
 
-/// Asserts that interval percentile is within the bound that the run reports for the generator's effect.
+/// Asserts that every percentile is within the bound that the run reports for the generator's effect.
 fn assert_bounded(quiet: &Value, document: &Value, what: &str) {
     let requests = count(document, "load.response_time_ns.count") as f64;
     for (name, _) in PERCENTILES.into_iter().filter(|(_, beyond)| requests * beyond >= 20.0) {
@@ -115,7 +115,7 @@ fn thirty_short_generator_stops_in_a_closed_loop_are_detected() {
     assert!(count(&document, "load.generator_delay.stalls") >= 30);
 }
 
-/// Of two load processes, the one that also runs the path is stop_repeatedly: requests in flight of the other one wait,
+/// Of two load processes, the one that also runs the path is stopped: requests in flight of the other one wait,
 /// too.
 #[test]
 fn a_stopped_path_is_detected_by_every_load_process() {

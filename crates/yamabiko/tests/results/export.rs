@@ -178,12 +178,12 @@ fn a_refused_message_is_not_retried_and_the_reason_is_printed_escaped() {
     assert_eq!((broken.requests().len(), broken.requests()[0].target.as_str()), (1, "/v1/metrics"));
 
     // A followed redirect would send the credentials to another server.
-    let elsewhere = Scripted::start(|_| response("200 OK", &[], b""));
-    let to = format!("Location: {}", elsewhere.url("/stolen"));
+    let redirect_target = Scripted::start(|_| response("200 OK", &[], b""));
+    let to = format!("Location: {}", redirect_target.url("/stolen"));
     let redirecting = Scripted::start(move |_| response("307 Elsewhere", &[&to], b""));
     push(&workspace, &["--otlp", &redirecting.url("/v1/metrics"), "-H", "Authorization: Bearer x"])
         .refused(2, &["elsewhere"]);
-    assert!(elsewhere.requests().is_empty());
+    assert!(redirect_target.requests().is_empty());
 
     let unused = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let output = push(&workspace, &["--otlp", &format!("http://{unused}")]);

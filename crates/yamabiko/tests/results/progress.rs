@@ -58,15 +58,15 @@ fn progress_of_a_run_is_readable_from_its_folder() {
     let dir = folder(&workspace, &mut running, "bench");
     let mut series = Table::<SecondRecord>::of(&dir);
     let mut distributions = Table::<DistributionRecord>::of(&dir);
-    let mut standings: Vec<RunProgress> = Vec::new();
+    let mut snapshots: Vec<RunProgress> = Vec::new();
     loop {
         let over = running.ended();
         series.read_new_rows();
         distributions.read_new_rows();
-        if let Some(standing) = read_progress(&dir).unwrap()
-            && standings.last() != Some(&standing)
+        if let Some(snapshot) = read_progress(&dir).unwrap()
+            && snapshots.last() != Some(&snapshot)
         {
-            standings.push(standing);
+            snapshots.push(snapshot);
         }
         if over {
             break;
@@ -102,13 +102,13 @@ fn progress_of_a_run_is_readable_from_its_folder() {
 
     // Progress increases from snapshot to snapshot, and the final snapshot equals the document.
     assert!(
-        standings.windows(2).all(|two| two[0].phase <= two[1].phase && two[0].at_s <= two[1].at_s),
-        "{standings:?}"
+        snapshots.windows(2).all(|two| two[0].phase <= two[1].phase && two[0].at_s <= two[1].at_s),
+        "{snapshots:?}"
     );
-    let completed = |standing: &RunProgress| standing.load.as_ref().map_or(0, |load| load.completed);
-    assert!(standings.windows(2).all(|two| completed(&two[0]) <= completed(&two[1])));
-    let midway = standings.iter().find(|standing| standing.phase == RunPhase::Measured && completed(standing) > 0);
-    let midway = midway.unwrap_or_else(|| panic!("{standings:?}"));
+    let completed = |snapshot: &RunProgress| snapshot.load.as_ref().map_or(0, |load| load.completed);
+    assert!(snapshots.windows(2).all(|two| completed(&two[0]) <= completed(&two[1])));
+    let midway = snapshots.iter().find(|snapshot| snapshot.phase == RunPhase::Measured && completed(snapshot) > 0);
+    let midway = midway.unwrap_or_else(|| panic!("{snapshots:?}"));
     let load = midway.load.as_ref().unwrap();
     assert!(
         load.offered >= load.completed && load.response_time_ns.count >= load.completed && load.loop_kind == "open"
@@ -123,7 +123,7 @@ fn progress_of_a_run_is_readable_from_its_folder() {
     );
     assert!(checks.iter().any(|check| check.name == "server_answers" && check.state == CheckState::Ok), "{checks:?}");
     assert!(!checks.iter().any(|check| check.name == "conservation"), "this check runs at the end only");
-    let last = standings.last().unwrap();
+    let last = snapshots.last().unwrap();
     assert_eq!((last.phase, completed(last)), (RunPhase::Done, count(&document, "load.completed")));
     assert_eq!(last.load.as_ref().unwrap().response_time_ns.p99, count(&document, "load.response_time_ns.p99"));
     assert_eq!(serde_json::to_value(&last.validity).unwrap(), document["validity"]);
@@ -146,9 +146,9 @@ fn a_killed_run_is_reported_with_its_partial_results() {
     assert_eq!(read_progress(&dir).unwrap().unwrap().phase, RunPhase::Measured);
     running.signal(Signal::SIGKILL);
     running.finish();
-    let standing = read_progress(&dir).unwrap().unwrap();
-    assert_eq!(standing.phase, RunPhase::Killed);
-    assert!(standing.load.unwrap().completed > 0);
+    let snapshot = read_progress(&dir).unwrap().unwrap();
+    assert_eq!(snapshot.phase, RunPhase::Killed);
+    assert!(snapshot.load.unwrap().completed > 0);
     let rows: Vec<SecondRecord> = store::read_series(&dir).unwrap().map(Result::unwrap).collect();
     assert!(rows.len() >= 2);
     let counted: u64 = store::read_distributions(&dir).unwrap().map(|row| row.unwrap().count).sum();
@@ -195,25 +195,25 @@ fn progress_of_an_experiment_names_its_current_run() {
     let dir = folder(&workspace, &mut running, "compare");
     let (mut under, mut parts) = (Vec::new(), 0);
     while !running.ended() {
-        if let Some(standing) = read_progress(&dir).unwrap() {
-            assert!(standing.phase != RunPhase::Killed || running.ended(), "{standing:?}");
-            under.extend(standing.under.filter(|run| under.last() != Some(run)));
-            parts = parts.max(standing.compare.map_or(0, |part| part.blocks.len()));
+        if let Some(snapshot) = read_progress(&dir).unwrap() {
+            assert!(snapshot.phase != RunPhase::Killed || running.ended(), "{snapshot:?}");
+            under.extend(snapshot.under.filter(|run| under.last() != Some(run)));
+            parts = parts.max(snapshot.compare.map_or(0, |part| part.blocks.len()));
         }
         sleep(Duration::from_millis(5));
     }
     let document = running.finish().json();
-    let standing = read_progress(&dir).unwrap().unwrap();
-    assert_eq!((standing.phase, standing.verb.as_str(), standing.under), (RunPhase::Done, "compare", None));
+    let snapshot = read_progress(&dir).unwrap().unwrap();
+    assert_eq!((snapshot.phase, snapshot.verb.as_str(), snapshot.under), (RunPhase::Done, "compare", None));
     assert!(
-        standing.ended.len() >= 16 && standing.ended.len().is_multiple_of(4),
+        snapshot.ended.len() >= 16 && snapshot.ended.len().is_multiple_of(4),
         "blocks of four: {:?}",
-        standing.ended
+        snapshot.ended
     );
-    assert!(standing.ended.iter().all(|run| workspace.runs().join(run).join("summary.json").is_file()));
-    assert!(!under.is_empty() && under.iter().all(|run| standing.ended.contains(run)), "{under:?}");
+    assert!(snapshot.ended.iter().all(|run| workspace.runs().join(run).join("summary.json").is_file()));
+    assert!(!under.is_empty() && under.iter().all(|run| snapshot.ended.contains(run)), "{under:?}");
     assert!(parts >= 1, "the first block is reported before the end");
-    assert_eq!(serde_json::to_value(&standing.compare).unwrap(), document["compare"]);
+    assert_eq!(serde_json::to_value(&snapshot.compare).unwrap(), document["compare"]);
 }
 
 /// The live page of a run: its process number, once it has printed its address.

@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
-use crate::support::stored_runs::{begun, ended, experiment, id};
+use crate::support::stored_runs::{ended, experiment, id, start_run};
 use crate::support::workspace::{Workspace, str_of, yamabiko};
 
 /// Ids of the runs in the output of `runs` with these arguments.
@@ -23,7 +23,7 @@ fn runs_search_finds_the_matching_runs() {
     let a = id(&ended(&store, "bench", 0, "yamabiko bench http://server/one --rate 100/s", 100));
     let b = id(&ended(&store, "Release", 60, "yamabiko bench http://server/two", 300));
     let c = id(&ended(&store, "search", 86_400, "yamabiko capacity http://server/three", 200));
-    let running = begun(&store, "now", 90_000);
+    let running = start_run(&store, "now", 90_000);
     let d = running.id().to_owned();
     workspace.run(&["runs", "tag", &b, "v1.2", "host=a"]).success();
     for (arguments, found) in [
@@ -90,11 +90,11 @@ fn runs_delete_confirms_and_refuses() {
     assert!(a.exists());
 
     // On a terminal the program asks for confirmation.
-    let on_terminal = |answer: &str| {
+    let on_terminal = |input: &str| {
         let mut command = Command::new("script");
         command.args(["-qec", &format!("'{}' runs delete {}", str_of(&yamabiko()), id(&a)), "/dev/null"]);
         let (running, mut keyboard) = workspace.start_with_input(command);
-        keyboard.write_all(answer.as_bytes()).unwrap();
+        keyboard.write_all(input.as_bytes()).unwrap();
         let output = running.finish();
         drop(keyboard);
         output
@@ -108,7 +108,7 @@ fn runs_delete_confirms_and_refuses() {
     let deleted = on_terminal("y\n");
     assert!(deleted.stdout.contains("1 run deleted") && !a.exists() && b.exists(), "{deleted}");
 
-    let running = begun(&store, "c", 2);
+    let running = start_run(&store, "c", 2);
     // If one run cannot be deleted, none is.
     workspace
         .run(&["runs", "delete", "--yes", &id(&b), running.id()])
@@ -175,7 +175,7 @@ fn disk_usage_is_listed_by_run_and_table() {
     assert_eq!(one["runs"].as_array().unwrap().len(), 1);
 }
 
-/// Without a catalogue, or with a corrupt one, the list is the assert_same_list.
+/// Without a catalogue, or with a corrupt one, the list is the same.
 #[test]
 fn runs_list_works_without_the_catalogue() {
     let workspace = Workspace::concurrent();

@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use crate::support::stored_runs::{begun, ended, experiment, id};
+use crate::support::stored_runs::{ended, experiment, id, start_run};
 use crate::support::workspace::{Output, Workspace, str_of, yamabiko};
 
 /// Runs the program with another run store.
@@ -49,16 +49,16 @@ fn deleting_an_imported_experiment_keeps_local_runs() {
     let workspace = Workspace::concurrent();
     let store = workspace.runs();
     let trials: Vec<String> = (1..4).map(|second| id(&ended(&store, "trial", second, "yamabiko bench", 1))).collect();
-    let suite = experiment(&store, "suite", 0, &trials);
+    let experiment_dir = experiment(&store, "suite", 0, &trials);
     // A forged import mark has no effect.
-    fs::write(suite.join("imported.txt"), "").unwrap();
+    fs::write(experiment_dir.join("imported.txt"), "").unwrap();
     let archive = workspace.file("suite.tar.gz");
     let pack = |runs: &[&str]| {
         let status = Command::new("tar").arg("-czf").arg(&archive).arg("-C").arg(&store).args(runs).status().unwrap();
         assert!(status.success());
     };
-    let (suite, all) = (id(&suite), trials.clone());
-    pack(&[&suite, &all[0]]);
+    let (experiment_id, all) = (id(&experiment_dir), trials.clone());
+    pack(&[&experiment_id, &all[0]]);
 
     // The second and third trial were made in the other run store.
     let other = workspace.path().join("other");
@@ -69,7 +69,7 @@ fn deleting_an_imported_experiment_keeps_local_runs() {
     in_other_store(&workspace, &["runs", "import", str_of(&archive)]).success();
     let one = in_other_store(&workspace, &["runs", "delete", "--yes", &trials[1]]).success();
     assert!(!one.stderr.contains("refers to this run"), "{one}");
-    let with = in_other_store(&workspace, &["runs", "delete", "--yes", "--trials", &suite]).success();
+    let with = in_other_store(&workspace, &["runs", "delete", "--yes", "--trials", &experiment_id]).success();
     assert!(with.stderr.contains("2 runs deleted"), "the experiment and its imported trial: {with}");
     let list = in_other_store(&workspace, &["runs", "--json"]).success().json();
     let left: Vec<&str> = list["runs"].as_array().unwrap().iter().map(|run| run["id"].as_str().unwrap()).collect();
@@ -80,7 +80,7 @@ fn deleting_an_imported_experiment_keeps_local_runs() {
     in_other_store(&workspace, &["runs", "delete", "--yes", &trials[0]]).success();
     pack(&[&trials[0]]);
     in_other_store(&workspace, &["runs", "import", str_of(&archive)]).success();
-    let without = in_other_store(&workspace, &["runs", "delete", "--yes", "--trials", &suite]).success();
+    let without = in_other_store(&workspace, &["runs", "delete", "--yes", "--trials", &experiment_id]).success();
     assert!(without.stderr.contains("1 run deleted"), "{without}");
     let again = workspace.file("again.tar.gz");
     in_other_store(&workspace, &["runs", "export", &trials[0], str_of(&again)]).success();
@@ -92,7 +92,7 @@ fn deleting_an_imported_experiment_keeps_local_runs() {
 fn invalid_archives_are_refused_in_one_line() {
     let workspace = Workspace::concurrent();
     let a = ended(&workspace.runs(), "a", 0, "yamabiko bench", 1);
-    let running = begun(&workspace.runs(), "b", 1);
+    let running = start_run(&workspace.runs(), "b", 1);
     let file = workspace.file("x.tar.gz");
     workspace.run(&["runs", "export", running.id(), str_of(&file)]).refused(1, &["it is still running"]);
     workspace.run(&["runs", "export", &id(&a), running.id()]).refused(1, &["is a run", "expected the file to write"]);

@@ -169,9 +169,10 @@ impl Tab<'_> {
         }
     }
 
-    /// Writes the page as PNG: the visible part, or with `whole` from top to bottom.
-    pub fn screenshot(&mut self, path: &Path, whole: bool) {
-        let response = self.call("Page.captureScreenshot", json!({ "format": "png", "captureBeyondViewport": whole }));
+    /// Writes the page as PNG: the visible part, or with `full_page` from top to bottom.
+    pub fn screenshot(&mut self, path: &Path, full_page: bool) {
+        let response =
+            self.call("Page.captureScreenshot", json!({ "format": "png", "captureBeyondViewport": full_page }));
         fs::write(path, STANDARD.decode(response["data"].as_str().unwrap()).unwrap()).unwrap();
     }
 

@@ -9,14 +9,14 @@ use store::{RunFolder, RunStore};
 
 /// Writes a complete run that began `second` seconds after 2026-11-20 09:30:00 UTC, with a p99 of `p99_ms`.
 pub fn ended(store: &Path, name: &str, second: u64, command: &str, p99_ms: u64) -> PathBuf {
-    let run = begun(store, name, second);
+    let run = start_run(store, name, second);
     run.write_plan("seed = 1\n").unwrap();
     run.write_summary(&document(run.id(), command, p99_ms)).unwrap();
     run.path().to_owned()
 }
 
 /// Writes a run that counts as running as long as the returned value exists.
-pub fn begun(store: &Path, name: &str, second: u64) -> RunFolder {
+pub fn start_run(store: &Path, name: &str, second: u64) -> RunFolder {
     let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_167_000 + second);
     RunStore::at(store).create(name, time, second).unwrap()
 }

@@ -1,4 +1,4 @@
-//! An agent and a manager of one unprivileged user: a program's exchanges are stored_rows exactly once, although both
+//! An agent and a manager of one unprivileged user: a program's exchanges are stored exactly once, although both
 //! are killed. `real_fleet` has tests with many agents and network cuts.
 
 use std::fs;

@@ -142,7 +142,7 @@ fn tap_times_agree_with_strace_within_the_overhead_of_strace() {
     assert!(count(client, "response_ns.max") > 30_000_000);
 }
 
-/// `timeout`, and a shell that ends a job, signal the seconds_part process group, so the program already has the
+/// `timeout`, and a shell that ends a job, signal the whole process group, so the program already has the
 /// signal.
 #[test]
 fn a_signal_to_the_process_group_arrives_once() {

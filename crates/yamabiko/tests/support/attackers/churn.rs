@@ -30,8 +30,8 @@ pub fn version(page: &[u8]) -> Option<u64> {
     let mut lines = page.split_inclusive(|&byte| byte == b'\n');
     let Some(first) = lines.next() else { return Some(0) };
     let number = first.strip_prefix(b"version ")?.strip_suffix(b"\n")?;
-    let whole = first.len() == 29 && lines.all(|line| line == first);
-    whole.then(|| std::str::from_utf8(number).ok()?.parse().ok()).flatten()
+    let is_one_version = first.len() == 29 && lines.all(|line| line == first);
+    is_one_version.then(|| std::str::from_utf8(number).ok()?.parse().ok()).flatten()
 }
 
 /// Lines of a page that the server keeps in memory, and of a page that it sends from the file.

@@ -38,7 +38,7 @@ pub struct Member {
     /// Received bytes.
     pub read: u64,
     /// Bytes sent and received since the last addition to the tally.
-    moved: (u64, u64),
+    untallied_bytes: (u64, u64),
     status: Option<String>,
 }
 
@@ -54,7 +54,7 @@ impl Member {
     pub fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let sent = zero_if_not_ready(self.stream.write(bytes))?;
         self.sent += sent as u64;
-        self.moved.0 += sent as u64;
+        self.untallied_bytes.0 += sent as u64;
         Ok(sent)
     }
 
@@ -83,7 +83,7 @@ impl Member {
             self.status = http.map(|code| String::from_utf8_lossy(code).into_owned());
         }
         self.read += length as u64;
-        self.moved.1 += length as u64;
+        self.untallied_bytes.1 += length as u64;
         Ok(length)
     }
 }
@@ -113,7 +113,7 @@ pub fn crowd(
                         number: tally.opened,
                         sent: 0,
                         read: 0,
-                        moved: (0, 0),
+                        untallied_bytes: (0, 0),
                         status: None,
                     });
                     tally.opened += 1;
@@ -127,7 +127,7 @@ pub fn crowd(
         tally.max_concurrent = tally.max_concurrent.max(members.len());
         members.retain_mut(|member| {
             let next = habit(member);
-            let (sent, read) = std::mem::take(&mut member.moved);
+            let (sent, read) = std::mem::take(&mut member.untallied_bytes);
             tally.sent_bytes += sent;
             tally.read_bytes += read;
             if let Some(status) = member.status.take() {

@@ -87,7 +87,7 @@ impl Process {
         if status.success() { Ok(cost) } else { Err(self.error(&status.to_string())) }
     }
 
-    /// Sends this signal and wait_for_end for the end; returns the cost.
+    /// Sends this signal and waits for the end; returns the cost.
     pub fn end(mut self, signal: Signal, timeout: Duration) -> Result<Cost> {
         let peak_bytes = peak_bytes(self.pid());
         kill(Pid::from_raw(self.pid().cast_signed()), signal)?;
