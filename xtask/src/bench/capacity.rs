@@ -87,7 +87,7 @@ pub fn run_with(words: &[&str]) -> Result<()> {
         );
     }
     for limited in servers.iter().filter(|server| is_selected(server.part)) {
-        one(&yamabiko, limited, extent)?;
+        measure_server(&yamabiko, limited, extent)?;
     }
     if is_selected("distances") {
         distances(&yamabiko, &prefork, extent)?;
@@ -189,7 +189,7 @@ struct LimitedServer {
     page: &'static str,
 }
 
-fn one(yamabiko: &Path, limited: &LimitedServer, extent: Extent) -> Result<()> {
+fn measure_server(yamabiko: &Path, limited: &LimitedServer, extent: Extent) -> Result<()> {
     let LimitedServer { part: name, share, server, page } = limited;
     let searches = extent.rounds.to_string();
     let words = [

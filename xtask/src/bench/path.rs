@@ -101,12 +101,12 @@ fn accuracy(yamabiko: &Path, site: &Site, label: &str, profile: &Path) -> Result
     println!(
         "  {label:<14} RTT error {}; timing error: isolated {}, bursts {} ({:.1} % of packets); up, in the capture {}; \
          send lag {}; {} sent, {} back; path busy {}",
-        three(&udp.rtt_error_ns),
-        three(&path.timing_error_isolated_ns),
-        three(&path.timing_error_burst_ns),
+        p50_p99_p99_9(&udp.rtt_error_ns),
+        p50_p99_p99_9(&path.timing_error_isolated_ns),
+        p50_p99_p99_9(&path.timing_error_burst_ns),
         100.0 * path.timing_error_burst_ns.count as f64 / path.timing_error_ns.count.max(1) as f64,
-        three(&udp.up_error_ns),
-        three(&udp.send_lag_ns),
+        p50_p99_p99_9(&udp.up_error_ns),
+        p50_p99_p99_9(&udp.send_lag_ns),
         udp.sent,
         udp.received,
         document.run.host.settings.get("loop_busy").map_or("?", String::as_str),
@@ -146,8 +146,8 @@ fn bursts(yamabiko: &Path, site: &Site) -> Result<()> {
     let path = serde_json::from_str::<Document>(&text)?.path.context("the document has no path part")?;
     println!(
         "bursts: closed loop, 64 connections, 48 ms for all: timing error of bursts {}, of isolated packets {}",
-        three(&path.timing_error_burst_ns),
-        three(&path.timing_error_isolated_ns)
+        p50_p99_p99_9(&path.timing_error_burst_ns),
+        p50_p99_p99_9(&path.timing_error_isolated_ns)
     );
     Ok(())
 }
@@ -196,7 +196,7 @@ fn throughput(yamabiko: &Path, site: &Site) -> Result<()> {
     Ok(())
 }
 
-fn three(quantiles: &Quantiles) -> String {
+fn p50_p99_p99_9(quantiles: &Quantiles) -> String {
     let us = |ns: u64| ns as f64 / 1e3;
     format!("{:.1} / {:.1} / {:.1}", us(quantiles.p50), us(quantiles.p99), us(quantiles.p99_9))
 }

@@ -7,21 +7,21 @@ use serde_json::Value;
 
 use crate::support::workspace::{Output, Workspace};
 
-fn quick(workspace: &Workspace, more: &[&str]) -> Output {
+fn run_quick_doctor(workspace: &Workspace, more: &[&str]) -> Output {
     let arguments: Vec<&str> = ["doctor", "--quick"].iter().chain(more).copied().collect();
     let output = workspace.run(&arguments);
     assert!(matches!(output.code, Some(0 | 2)) && output.stderr.is_empty(), "{output}");
     output
 }
 
-fn names(list: &Value, key: &str) -> BTreeSet<String> {
+fn values_of(list: &Value, key: &str) -> BTreeSet<String> {
     list.as_array().unwrap().iter().map(|entry| entry[key].as_str().unwrap().to_owned()).collect()
 }
 
 #[test]
 fn doctor_json_is_one_document_with_matching_exit_status() {
     let workspace = Workspace::concurrent();
-    let output = quick(&workspace, &["--json"]);
+    let output = run_quick_doctor(&workspace, &["--json"]);
     let document = output.json();
     assert_eq!(document["schema"], "yamabiko.doctor/2");
     assert!(document["host"]["cores"].as_u64().unwrap() >= 1);
@@ -29,7 +29,7 @@ fn doctor_json_is_one_document_with_matching_exit_status() {
     let main = document["verbs"].as_array().unwrap().iter().find(|verb| verb["verb"] == "bench --server").unwrap();
     assert_eq!(output.code == Some(0), main["state"] != "missing", "{output}");
     // These findings exist on every machine; docs/concepts/doctor.md has a line on each.
-    let finding_names = names(&document["findings"], "name");
+    let finding_names = values_of(&document["findings"], "name");
     for name in ["privilege", "real-time class", "capture", "host network", "tun", "control groups"]
         .into_iter()
         .chain(["congestion control", "kernel", "cores", "memory", "virtualisation", "descriptors", "ports"])
@@ -53,7 +53,7 @@ fn doctor_json_is_one_document_with_matching_exit_status() {
 #[test]
 fn doctor_text_begins_with_ready_or_missing() {
     let workspace = Workspace::concurrent();
-    let output = quick(&workspace, &[]);
+    let output = run_quick_doctor(&workspace, &[]);
     let first = output.stdout.split_whitespace().next().unwrap();
     assert_eq!(first, if output.code == Some(0) { "READY" } else { "MISSING" }, "{output}");
     for word in ["rights", "network", "machine", "time", "privilege", "bench --server"] {
@@ -66,8 +66,8 @@ fn doctor_text_begins_with_ready_or_missing() {
 #[test]
 fn the_page_of_doctor_has_a_line_on_each_finding_and_verb() {
     let page = include_str!("../../../../docs/concepts/doctor.md");
-    let document = quick(&Workspace::concurrent(), &["--json"]).json();
-    for name in names(&document["findings"], "name").iter().chain(&names(&document["verbs"], "verb")) {
+    let document = run_quick_doctor(&Workspace::concurrent(), &["--json"]).json();
+    for name in values_of(&document["findings"], "name").iter().chain(&values_of(&document["verbs"], "verb")) {
         assert!(page.contains(&format!("| `{name}` |")), "`{name}` is not in docs/concepts/doctor.md");
     }
 }

@@ -51,7 +51,7 @@ fn pcap(sent: &[Sent], link: LinkType, snap: usize) -> Vec<u8> {
     file
 }
 
-fn put(workspace: &Workspace, name: &str, bytes: &[u8]) -> PathBuf {
+fn write_file(workspace: &Workspace, name: &str, bytes: &[u8]) -> PathBuf {
     let path = workspace.file(name);
     fs::write(&path, bytes).unwrap();
     path
@@ -59,12 +59,12 @@ fn put(workspace: &Workspace, name: &str, bytes: &[u8]) -> PathBuf {
 
 /// The document of `watch -r` for a capture file, and the exit status.
 fn watched(workspace: &Workspace, file: &[u8]) -> (Value, i32) {
-    let file = put(workspace, "a.pcap", file);
+    let file = write_file(workspace, "a.pcap", file);
     let output = workspace.run(&["watch", "-r", str_of(&file), "--json", "--no-save"]);
     (output.json(), output.code.unwrap())
 }
 
-fn read(workspace: &Workspace, sent: &[Sent]) -> Value {
+fn read_document(workspace: &Workspace, sent: &[Sent]) -> Value {
     watched(workspace, &pcap(sent, LinkType::RawIp, 65_535)).0
 }
 
@@ -93,7 +93,7 @@ fn failed(document: &Value, name: &str) -> String {
 #[test]
 fn packets_out_of_order_in_a_capture_are_sorted() {
     let workspace = Workspace::concurrent();
-    let straight = read(&workspace, &visits());
+    let straight = read_document(&workspace, &visits());
     check_figures(&straight);
     assert_eq!(count(&straight, "watch.capture.reordered_packets"), 0);
     for most_us in [1, 500, 10_000, 50_000, 99_000] {
@@ -105,7 +105,7 @@ fn packets_out_of_order_in_a_capture_are_sorted() {
             .collect();
         order.sort_by_key(|(at, _)| *at);
         let sent: Vec<Sent> = order.into_iter().map(|(_, sent)| sent).collect();
-        let document = read(&workspace, &sent);
+        let document = read_document(&workspace, &sent);
         check_figures(&document);
         let (mut latest, mut reordered) = (0, 0);
         for (at, _) in &sent {
@@ -119,7 +119,7 @@ fn packets_out_of_order_in_a_capture_are_sorted() {
     let mut sent = visits();
     let late = sent.remove(5);
     sent.insert(60, late);
-    let why = failed(&read(&workspace, &sent), "capture_order");
+    let why = failed(&read_document(&workspace, &sent), "capture_order");
     assert!(why.contains("the first is packet 61") && why.contains("1 of"), "{why}");
 }
 
@@ -151,7 +151,7 @@ fn acknowledgements_captured_before_their_data_are_reordered() {
             }
         }
         sent.sort_by_key(|(at, _)| *at);
-        let document = read(&workspace, &sent);
+        let document = read_document(&workspace, &sent);
         assert_eq!(document["validity"]["verdict"], verdict, "{early_us} us: {document:#}");
         assert_eq!(count(&document, "watch.requests"), CONNECTIONS);
         assert_eq!(document["watch"]["status"], serde_json::json!({ "200": CONNECTIONS }));
@@ -167,7 +167,7 @@ fn a_clock_step_in_a_capture_makes_the_run_suspect() {
     let set = |from: usize, by_ms: i64| {
         let mut sent = visits();
         sent[from..].iter_mut().for_each(|(at, _)| *at = at.saturating_add_signed(by_ms * MILLI as i64));
-        read(&workspace, &sent)
+        read_document(&workspace, &sent)
     };
     let half = visits().len() / 2;
     let why = failed(&set(half, -2000), "capture_order");
@@ -187,7 +187,7 @@ fn packets_captured_twice_are_excluded_and_counted() {
             sent.extend([(at, bytes), (at + apart, copy)]);
         }
         sent.sort_by_key(|(at, _)| *at);
-        read(&workspace, &sent)
+        read_document(&workspace, &sent)
     };
     for apart in [0, 20 * MICRO, 3 * MILLI] {
         let document = twice(apart);
@@ -195,7 +195,7 @@ fn packets_captured_twice_are_excluded_and_counted() {
         assert_eq!(count(&document, "watch.capture.duplicate_packets"), visits().len() as u64);
         assert_eq!(count(&document, "watch.packets"), visits().len() as u64);
     }
-    let file = put(&workspace, "once.pcap", &pcap(&visits(), LinkType::RawIp, 65_535));
+    let file = write_file(&workspace, "once.pcap", &pcap(&visits(), LinkType::RawIp, 65_535));
     let page = workspace.run(&["watch", "-r", str_of(&file), "--no-save"]).success().stdout;
     assert!(!page.contains("captured twice") && !page.contains("not analyzed"), "{page}");
 }
@@ -216,7 +216,7 @@ fn packets_without_a_time_are_refused() {
         file.resize(file.len() + padded - bytes.len(), 0);
         file.extend(length.to_le_bytes());
     }
-    let file = put(&workspace, "simple.pcapng", &file);
+    let file = write_file(&workspace, "simple.pcapng", &file);
     workspace.run(&["watch", "-r", str_of(&file)]).refused(1, &["simple.pcapng: packet 1", "no time"]);
     workspace
         .run(&["profile", "learn", str_of(&file), "-o", str_of(&workspace.file("x.toml"))])
@@ -235,10 +235,10 @@ fn tunnelled_packets_are_read_and_unsupported_ones_named() {
             (at, [outer, bytes].concat())
         })
         .collect();
-    let document = read(&workspace, &gre);
+    let document = read_document(&workspace, &gre);
     check_figures(&document);
     assert_eq!(document["watch"]["capture"]["tunnels"], serde_json::json!({ "GRE": gre.len() }));
-    let file = put(&workspace, "gre.pcap", &pcap(&gre, LinkType::RawIp, 65_535));
+    let file = write_file(&workspace, "gre.pcap", &pcap(&gre, LinkType::RawIp, 65_535));
     let port = ["watch", "-r", str_of(&file), "--port", "40001", "--json", "--no-save"];
     assert_eq!(
         count(&workspace.run(&port).json(), "watch.connections.count"),
@@ -248,12 +248,12 @@ fn tunnelled_packets_are_read_and_unsupported_ones_named() {
     // An encrypted tunnel is reported as not analysed.
     let mut esp = gre;
     esp.iter_mut().for_each(|(_, bytes)| bytes[9] = 50);
-    let document = read(&workspace, &esp);
+    let document = read_document(&workspace, &esp);
     let why = failed(&document, "capture_analyzed");
     assert!(why.contains(&format!("{} of ESP (IP protocol 50)", esp.len())), "{why}");
     let listed = &document["watch"]["capture"]["not_analyzed"][0];
     assert_eq!((listed["kind"].as_str(), count(listed, "number")), (Some("ip_protocol"), 50));
-    let file = put(&workspace, "esp.pcap", &pcap(&esp, LinkType::RawIp, 65_535));
+    let file = write_file(&workspace, "esp.pcap", &pcap(&esp, LinkType::RawIp, 65_535));
     let page = workspace.run(&["watch", "-r", str_of(&file), "--no-save"]).success().stdout;
     assert!(
         page.contains("not analyzed") && page.contains("ESP (IP protocol 50)") && page.contains("SUSPECT"),

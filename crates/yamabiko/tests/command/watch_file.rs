@@ -54,7 +54,7 @@ fn pcapng(drops: u64) -> Vec<u8> {
     file
 }
 
-fn put(workspace: &Workspace, name: &str, bytes: &[u8]) -> PathBuf {
+fn write_file(workspace: &Workspace, name: &str, bytes: &[u8]) -> PathBuf {
     let path = workspace.file(name);
     fs::write(&path, bytes).unwrap();
     path
@@ -79,7 +79,7 @@ fn check_figures(document: &Value) {
 #[test]
 fn watch_summarises_and_stores_a_capture_file() {
     let workspace = Workspace::concurrent();
-    let file = put(&workspace, "a.pcap", &pcap().0);
+    let file = write_file(&workspace, "a.pcap", &pcap().0);
     let output = workspace.run(&["watch", "-r", str_of(&file), "--json"]).success();
     assert_eq!(output.stderr, "");
     let document = output.json();
@@ -103,7 +103,7 @@ fn watch_summarises_and_stores_a_capture_file() {
 #[test]
 fn watch_reads_standard_input_and_pcapng_alike() {
     let workspace = Workspace::concurrent();
-    let file = put(&workspace, "a.pcapng", &pcapng(0));
+    let file = write_file(&workspace, "a.pcapng", &pcapng(0));
     let mut command = workspace.command(&["watch", "-r", "-", "--json", "--no-save"]);
     command.stdin(Stdio::from(File::open(file).unwrap()));
     check_figures(&workspace.start_command(command).finish().success().json());
@@ -113,7 +113,7 @@ fn watch_reads_standard_input_and_pcapng_alike() {
 #[test]
 fn packets_dropped_by_the_capturing_program_make_the_run_suspect() {
     let workspace = Workspace::concurrent();
-    let file = put(&workspace, "a.pcapng", &pcapng(7));
+    let file = write_file(&workspace, "a.pcapng", &pcapng(7));
     let document = workspace.run(&["watch", "-r", str_of(&file), "--json", "--no-save"]).success().json();
     assert_eq!(count(&document, "watch.capture_drops"), 7);
     assert_eq!(document["validity"]["verdict"], "suspect");
@@ -122,7 +122,7 @@ fn packets_dropped_by_the_capturing_program_make_the_run_suspect() {
 #[test]
 fn the_capture_point_determines_the_measured_rtt() {
     let workspace = Workspace::concurrent();
-    let file = put(&workspace, "a.pcap", &pcap().0);
+    let file = write_file(&workspace, "a.pcap", &pcap().0);
     for (at, rtt_ns) in [("server", 48e6), ("client", 2e6), ("between", 50e6)] {
         let arguments = ["watch", "-r", str_of(&file), "--at", at, "--json", "--no-save"];
         let document = workspace.run(&arguments).success().json();
@@ -138,7 +138,7 @@ fn a_truncated_capture_file_is_reported_up_to_its_end() {
     let (file, starts) = pcap();
     let record = starts[starts.len() - 1];
     for (length, is_complete) in [(record, true), (record + 9, false), (record + 20, false)] {
-        let cut = put(&workspace, "cut.pcap", &file[..length]);
+        let cut = write_file(&workspace, "cut.pcap", &file[..length]);
         let output = workspace.run(&["watch", "-r", str_of(&cut), "--json"]);
         let document = output.json();
         assert_eq!(count(&document, "watch.packets"), starts.len() as u64 - 1, "{output}");
@@ -153,12 +153,12 @@ fn a_truncated_capture_file_is_reported_up_to_its_end() {
 #[test]
 fn a_file_that_is_not_a_capture_is_refused() {
     let workspace = Workspace::concurrent();
-    let file = put(&workspace, "a.gz", &[0x1F, 0x8B, 8, 0, 0, 0]);
+    let file = write_file(&workspace, "a.gz", &[0x1F, 0x8B, 8, 0, 0, 0]);
     workspace
         .run(&["watch", "-r", str_of(&file)])
         .refused(1, &["a.gz: byte 0", "is not the start of a pcap or pcapng file", "decompress or convert"]);
     workspace.run(&["watch", "-r", "/no/such/file"]).refused(1, &["opening /no/such/file: No such file"]);
-    let empty = put(&workspace, "empty", &[]);
+    let empty = write_file(&workspace, "empty", &[]);
     workspace.run(&["watch", "-r", str_of(&empty)]).refused(1, &["empty: the file is empty"]);
     workspace.run(&["watch", "-r", str_of(&workspace.runs())]).refused(1, &["is a folder"]);
     workspace.run(&["watch"]).refused(1, &["--interface", "--read", "--from"]);
@@ -170,7 +170,7 @@ fn a_file_that_is_not_a_capture_is_refused() {
 #[test]
 fn watch_prints_one_log_line_per_request() {
     let workspace = Workspace::concurrent();
-    let file = put(&workspace, "a.pcap", &pcap().0);
+    let file = write_file(&workspace, "a.pcap", &pcap().0);
     let [clf, csv, jsonl] = ["clf", "csv", "jsonl"].map(|name| workspace.file(name));
     let logs = ["--clf", str_of(&clf), "--csv", str_of(&csv), "--jsonl", str_of(&jsonl)];
     workspace.run(&[&["watch", "-r", str_of(&file), "--no-save"], &logs[..]].concat()).success();
@@ -186,7 +186,7 @@ fn watch_prints_one_log_line_per_request() {
 #[test]
 fn watch_filters_by_port_and_host() {
     let workspace = Workspace::concurrent();
-    let file = put(&workspace, "a.pcap", &pcap().0);
+    let file = write_file(&workspace, "a.pcap", &pcap().0);
     for (filter, connections) in [
         (&["--port", "80"][..], 3),
         (&["--port", "40001", "--port", "40002"], 2),
@@ -205,7 +205,7 @@ fn watch_filters_by_port_and_host() {
 fn watch_converts_and_filters_a_capture() {
     let workspace = Workspace::concurrent();
     let (old, new, again) =
-        (put(&workspace, "a.pcap", &pcap().0), workspace.file("b.pcapng"), workspace.file("c.pcapng"));
+        (write_file(&workspace, "a.pcap", &pcap().0), workspace.file("b.pcapng"), workspace.file("c.pcapng"));
     workspace.run(&["watch", "-r", str_of(&old), "--pcapng", str_of(&new), "--no-save"]).success();
     check_figures(&workspace.run(&["watch", "-r", str_of(&new), "--json", "--no-save"]).success().json());
     let packets = |path: &PathBuf| -> Vec<(u64, Vec<u8>)> {
@@ -219,7 +219,7 @@ fn watch_converts_and_filters_a_capture() {
     assert_eq!(count(&document, "watch.packets") as usize, packets(&again).len());
     assert_eq!(packets(&again).len(), talks()[1].packets.len());
     // The converted file contains the number of dropped packets and the interface.
-    let lossy = put(&workspace, "lossy.pcapng", &pcapng(7));
+    let lossy = write_file(&workspace, "lossy.pcapng", &pcapng(7));
     workspace.run(&["watch", "-r", str_of(&lossy), "--pcapng", str_of(&again), "--no-save"]).success();
     let document = workspace.run(&["watch", "-r", str_of(&again), "--json", "--no-save"]).success().json();
     assert_eq!(count(&document, "watch.capture_drops"), 7);
@@ -229,7 +229,7 @@ fn watch_converts_and_filters_a_capture() {
 #[test]
 fn an_unwritable_output_is_reported_and_the_figures_are_complete() {
     let workspace = Workspace::concurrent();
-    let file = put(&workspace, "a.pcap", &pcap().0);
+    let file = write_file(&workspace, "a.pcap", &pcap().0);
     let output = workspace.run(&["watch", "-r", str_of(&file), "--pcapng", "/dev/full", "--json", "--no-save"]);
     check_figures(&output.json());
     assert_eq!(output.code, Some(2), "{output}");
@@ -248,7 +248,7 @@ fn an_unwritable_output_is_reported_and_the_figures_are_complete() {
 #[test]
 fn a_closed_pipe_stops_writing_and_not_the_measurement() {
     let workspace = Workspace::concurrent();
-    let file = put(&workspace, "a.pcap", &pcap().0);
+    let file = write_file(&workspace, "a.pcap", &pcap().0);
     let pipe = workspace.file("pipe");
     nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
     let arguments = ["watch", "-r", str_of(&file), "--pcapng", str_of(&pipe), "--json", "--no-save"];
@@ -271,7 +271,7 @@ fn a_closed_pipe_stops_writing_and_not_the_measurement() {
         let bytes = packet.bytes();
         write::pcap_packet(&mut long, millis(*at), &bytes, bytes.len() as u32);
     }
-    let long = put(&workspace, "long.pcap", &long);
+    let long = write_file(&workspace, "long.pcap", &long);
     command.args(["-c", &script]).stdin(Stdio::from(File::open(long).unwrap()));
     let output = workspace.start_command(command).finish();
     assert!(output.stderr.contains("writing /dev/fd/5: Broken pipe"), "{output}");

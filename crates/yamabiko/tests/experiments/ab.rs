@@ -21,12 +21,12 @@ fn ab(workspace: &Workspace, options: &str, url: &str) -> Output {
 }
 
 /// The first word after a label, as `awk '/^Label:/ {print $n}'` finds it.
-fn after<'a>(output: &'a Output, label: &str) -> Option<&'a str> {
+fn word_after_label<'a>(output: &'a Output, label: &str) -> Option<&'a str> {
     output.stdout.lines().find_map(|line| line.strip_prefix(label)).and_then(|rest| rest.split_whitespace().next())
 }
 
 fn assert_count(output: &Output, label: &str, count: u64) {
-    assert_eq!(after(output, label).map(str::parse), Some(Ok(count)), "{label}\n{output}");
+    assert_eq!(word_after_label(output, label).map(str::parse), Some(Ok(count)), "{label}\n{output}");
 }
 
 #[test]
@@ -44,8 +44,8 @@ fn ab_without_keepalive_reports_its_figures() {
     ] {
         assert_count(&output, label, count);
     }
-    assert_eq!(after(&output, "Server Software:"), Some("test/1"));
-    assert_eq!(after(&output, "Document Path:"), Some("/page"));
+    assert_eq!(word_after_label(&output, "Server Software:"), Some("test/1"));
+    assert_eq!(word_after_label(&output, "Document Path:"), Some("/page"));
     for absent in ["Keep-Alive requests:", "Non-2xx responses:", "Total body sent:", "Write errors:", "(Connect:"] {
         assert!(!output.stdout.contains(absent), "{output}");
     }
@@ -61,7 +61,7 @@ fn ab_with_keepalive_prints_the_lines_that_scripts_parse() {
     let output = ab(&workspace, "-kn500 -c5", &server.url());
     assert_count(&output, "Keep-Alive requests:", 500);
     assert_count(&output, "Complete requests:", 500);
-    let figure = |label: &str| after(&output, label).unwrap().parse::<f64>().unwrap();
+    let figure = |label: &str| word_after_label(&output, label).unwrap().parse::<f64>().unwrap();
     let (taken, rate) = (figure("Time taken for tests:"), figure("Requests per second:"));
     assert!(
         (500.0 / rate - taken).abs() < 0.0006,
@@ -95,7 +95,7 @@ fn ab_counts_length_failures_and_non_2xx_responses() {
     let varying = Server::start(|number| response("200 OK", 100 + number % 3));
     let output = ab(&workspace, "-l -n 30", &varying.url());
     assert_count(&output, "Failed requests:", 0);
-    assert_eq!(after(&output, "Document Length:"), Some("Variable"));
+    assert_eq!(word_after_label(&output, "Document Length:"), Some("Variable"));
 
     let missing = Server::start(|_| response("404 Not Found", 9));
     let output = ab(&workspace, "-n 20", &missing.url());
@@ -196,7 +196,7 @@ fn ab_requests_the_absolute_url_from_a_proxy() {
         output.stdout.contains(&format!("Benchmarking origin.invalid [through {}] (be", proxy.address)),
         "{output}"
     );
-    assert_eq!(after(&output, "Server Hostname:"), Some("origin.invalid"));
+    assert_eq!(word_after_label(&output, "Server Hostname:"), Some("origin.invalid"));
     assert_count(&output, "Server Port:", 81);
     let head = &proxy.heads()[0];
     assert!(head.starts_with("GET http://origin.invalid:81/a?b HTTP/1.0\r\nHost: origin.invalid:81\r\n"), "{head}");
@@ -258,8 +258,8 @@ fn ab_prints_html_and_plain_tables() {
 fn ab_time_limit_ends_the_run() {
     let (workspace, server) = (Workspace::concurrent(), Server::start(page));
     let output = ab(&workspace, "-t 1 -n 5000000 -k", &server.url());
-    assert_eq!(after(&output, "Time taken for tests:"), Some("1.000"), "{output}");
-    let complete: u64 = after(&output, "Complete requests:").unwrap().parse().unwrap();
+    assert_eq!(word_after_label(&output, "Time taken for tests:"), Some("1.000"), "{output}");
+    let complete: u64 = word_after_label(&output, "Complete requests:").unwrap().parse().unwrap();
     assert!(complete > 0 && complete <= server.heads().len() as u64, "{output}");
     assert_count(&output, "HTML transferred:", 1000 * complete);
 }

@@ -44,7 +44,7 @@ fn capacity(workspace: &Workspace, url: &str, more: &[&str]) -> crate::support::
 }
 
 /// Arguments of a capacity search without the bracket.
-fn with<'a>(url: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+fn search_arguments<'a>(url: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     let at = SHORT.iter().position(|word| *word == "--start").unwrap();
     let short = SHORT.iter().enumerate().filter(|(index, _)| !(at..at + 4).contains(index)).map(|(_, word)| *word);
     ["capacity", url].into_iter().chain(short).chain(more.iter().copied()).collect()
@@ -183,7 +183,7 @@ fn a_capacity_search_by_users_uses_the_think_time() {
     // Capacity 200/s, think time 300 ms, response time up to 100 ms: about 80 users.
     let server = ModelServer::start(4, Duration::from_millis(20));
     let more = ["--find", "users", "--think", "300ms", "--no-overload", "--start", "40", "--max", "400", "--json"];
-    let output = workspace.run(&with(&server.url(), &more));
+    let output = workspace.run(&search_arguments(&server.url(), &more));
     assert!(matches!(output.code, Some(0 | 3)), "{output}");
     let document = output.json();
     let part = &document["capacity"];
@@ -208,7 +208,7 @@ fn capacity_searches_open_connections_and_new_connections() {
     let workspace = Workspace::concurrent();
     let server = ModelServer::start(4, Duration::from_millis(1));
     let more = ["--find", "connections", "--start", "10", "--max", "20", "--json"];
-    let output = workspace.run(&with(&server.url(), &more));
+    let output = workspace.run(&search_arguments(&server.url(), &more));
     assert_eq!(output.code, Some(3), "{output}");
     let document = output.json();
     let part = &document["capacity"];
@@ -219,7 +219,7 @@ fn capacity_searches_open_connections_and_new_connections() {
         assert!((trial["connections"].as_f64().unwrap() - 20.0).abs() < 0.5, "{trial}");
     }
     let more = ["--find", "new-connections", "--start", "20/s", "--max", "40/s", "--no-limit", "--json"];
-    let output = workspace.run(&with(&server.url(), &more));
+    let output = workspace.run(&search_arguments(&server.url(), &more));
     assert_eq!(output.code, Some(3), "{output}");
     assert_eq!(output.json()["capacity"]["find"], "new-connections");
 }

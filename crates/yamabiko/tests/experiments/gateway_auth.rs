@@ -56,7 +56,7 @@ fn connect(at: SocketAddr, from: Ipv4Addr) -> TcpStream {
 }
 
 /// All bytes that the server sends until it closes the connection.
-fn rest(stream: &mut TcpStream) -> Vec<u8> {
+fn read_to_close(stream: &mut TcpStream) -> Vec<u8> {
     let mut bytes = Vec::new();
     // A reset counts as a close; a timeout does not.
     if let Err(error) = stream.read_to_end(&mut bytes) {
@@ -69,7 +69,7 @@ fn rest(stream: &mut TcpStream) -> Vec<u8> {
 fn response_to(at: SocketAddr, from: Ipv4Addr, text: &[u8]) -> Vec<u8> {
     let mut stream = connect(at, from);
     stream.write_all(text).unwrap();
-    rest(&mut stream)
+    read_to_close(&mut stream)
 }
 
 /// A client that sends only what a test tells it to send: no keep-alive messages.
@@ -219,15 +219,15 @@ fn unauthenticated_clients_get_at_most_a_32_byte_challenge() {
     let mut nonce = [0; 32];
     stream.read_exact(&mut nonce).unwrap();
     stream.write_all(&sent_bytes[9..]).unwrap();
-    assert_eq!(rest(&mut stream), b"");
+    assert_eq!(read_to_close(&mut stream), b"");
     // Datagrams of unauthenticated clients get no response.
     let socket = udp(OTHER_ADDRESS, at);
     for text in [&b"x"[..], &[0; 44], &[b"YBKDGRM1", &[0; 36][..]].concat(), &[0; 1400]] {
         socket.send(text).unwrap();
     }
     assert_eq!(datagrams(&socket), 0);
-    let sent = slow.map(|mut stream| rest(&mut stream).len());
-    assert_eq!((sent, rest(&mut half).len()), ([0, 0, 32], 0));
+    let sent = slow.map(|mut stream| read_to_close(&mut stream).len());
+    assert_eq!((sent, read_to_close(&mut half).len()), ([0, 0, 32], 0));
     assert!(server.stderr().contains("refused 127.0.0."), "{}", server.stderr());
     assert!(!server.stderr().contains(TOKEN));
     server.signal(Signal::SIGTERM);

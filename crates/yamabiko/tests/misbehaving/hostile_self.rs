@@ -41,7 +41,8 @@ fn the_hostile_server_can_send_valid_responses() {
     assert_eq!(body(&get("/ok/1000")).len(), 1000);
     assert_eq!(body(&get("/ok/0")).len(), 0);
     assert_eq!(body(&get("/close-delimited/70000")).len(), 70_000);
-    let chunks = format!("3E8;extension=\"a\"\r\n{}\r\n1F4;extension=\"a\"\r\n{}\r\n0\r\n\r\n", x(1000), x(500));
+    let chunks =
+        format!("3E8;extension=\"a\"\r\n{}\r\n1F4;extension=\"a\"\r\n{}\r\n0\r\n\r\n", x_bytes(1000), x_bytes(500));
     assert_eq!(body(&get("/chunked/1500")), chunks);
     assert!(get("/trailers").ends_with("\r\n0\r\nChecksum: 1\r\nServer-Timing: a;dur=1\r\n\r\n"));
     assert!(get("/http10").starts_with("HTTP/1.0 200 OK\r\n"));
@@ -71,13 +72,13 @@ fn the_hostile_server_repeats_one_behaviour_for_every_request() {
 fn the_hostile_server_sends_broken_responses() {
     let server = Hostile::start();
     let get = |path| exchange(&server, "GET", path);
-    assert_eq!(body(&get("/truncated").0), x(500));
+    assert_eq!(body(&get("/truncated").0), x_bytes(500));
     assert_eq!(get("/early-close"), (String::new(), None));
     let (half, end) = get("/rst");
-    assert_eq!((body(&half), end), (x(500).as_str(), Some(ErrorKind::ConnectionReset)));
+    assert_eq!((body(&half), end), (x_bytes(500).as_str(), Some(ErrorKind::ConnectionReset)));
     assert!(!get("/garbage").0.starts_with("HTTP/"));
     let huge = get("/huge-headers").0;
-    assert!(huge.len() > 1_000_000 && body(&huge) == x(5));
+    assert!(huge.len() > 1_000_000 && body(&huge) == x_bytes(5));
     assert_eq!(get("/conflicting-length").0.matches("Content-Length").count(), 2);
     assert!(get("/bad-chunk").0.contains("\r\nzz\r\n"));
     assert!(body(&get("/extra-bytes").0).len() > 5);
@@ -86,8 +87,8 @@ fn the_hostile_server_sends_broken_responses() {
 #[test]
 fn the_hostile_server_sends_slow_responses() {
     let server = Hostile::start();
-    assert_eq!(body(&exchange(&server, "GET", "/slow").0), x(30));
-    assert_eq!(body(&exchange(&server, "GET", "/trickle-head").0), x(5));
+    assert_eq!(body(&exchange(&server, "GET", "/slow").0), x_bytes(30));
+    assert_eq!(body(&exchange(&server, "GET", "/trickle-head").0), x_bytes(5));
 }
 
 #[test]
@@ -101,7 +102,7 @@ fn the_hostile_server_supports_keep_alive_and_pipelining() {
     let mut received = String::new();
     stream.read_to_string(&mut received).unwrap();
     assert_eq!(received.matches("HTTP/1.1 200 OK").count(), 2);
-    assert!(received.ends_with(&x(7)));
+    assert!(received.ends_with(&x_bytes(7)));
     assert_eq!((server.connections(), server.requests()), (1, 2));
 }
 
@@ -135,6 +136,6 @@ fn endless_responses_of_the_hostile_server_end_when_it_stops() {
     }
 }
 
-fn x(count: usize) -> String {
+fn x_bytes(count: usize) -> String {
     "x".repeat(count)
 }

@@ -8,12 +8,12 @@ use crate::support::user::{Tun, User};
 use crate::support::workspace::{Output, Workspace, str_of, wait_until};
 
 /// Arguments of `gateway` with these options, for this program and its arguments.
-fn through<'a>(options: &'a str, program: &'a str) -> Vec<&'a str> {
+fn gateway_arguments<'a>(options: &'a str, program: &'a str) -> Vec<&'a str> {
     ["gateway"].into_iter().chain(options.split_whitespace()).chain(["--"]).chain(program.split_whitespace()).collect()
 }
 
 /// The number before `words` in the report about the testbed.
-fn before(output: &Output, words: &str) -> f64 {
+fn number_before(output: &Output, words: &str) -> f64 {
     let (text, _) = output.stderr.split_once(words).unwrap_or_else(|| panic!("no {words:?} in {output}"));
     text.rsplit(' ').next().unwrap().parse().unwrap_or_else(|_| panic!("no number before {words:?} in {output}"))
 }
@@ -33,7 +33,10 @@ fn only_nat_hides_the_client_address() {
         assert!(line.starts_with(&format!("{seen} ")), "{condition}: {line}");
         // stderr has one line of this program; on a busy machine it may mention other load.
         assert!(curl.stderr.starts_with("gateway: ") && curl.stderr.contains("(10% at most, "), "{curl}");
-        assert!(before(&curl, "% of a core") > 0.0 && before(&curl, " packets from the clients") >= 5.0, "{curl}");
+        assert!(
+            number_before(&curl, "% of a core") > 0.0 && number_before(&curl, " packets from the clients") >= 5.0,
+            "{curl}"
+        );
     }
 }
 
@@ -67,10 +70,10 @@ fn the_cpu_limit_of_a_gateway_holds_under_load() {
     let flood = "iperf3 -c server -u -b 0 -l 16 -t 1 -J";
     let iperf3 = workspace.run(&[&arguments[..], &flood.split(' ').collect::<Vec<_>>()].concat()).success();
     // 2 % of the run's time, plus what the quota permits at the edges of a short run.
-    let used = before(&iperf3, "% of a core used (2% at most, throttled for typically up to 49ms");
+    let used = number_before(&iperf3, "% of a core used (2% at most, throttled for typically up to 49ms");
     assert!((0.5..2.8).contains(&used), "{iperf3}");
     // Packets that iperf3 could not send in time count as its own loss, not as a link's.
-    assert!(before(&iperf3, " packets from the clients, 0 from the server") > 0.0, "{iperf3}");
+    assert!(number_before(&iperf3, " packets from the clients, 0 from the server") > 0.0, "{iperf3}");
     assert!(iperf3.stderr.contains("the rings of the emulated network card overflowed"), "{iperf3}");
     assert!(!iperf3.stderr.contains("found the queue full"), "{iperf3}");
 }
@@ -79,7 +82,7 @@ fn the_cpu_limit_of_a_gateway_holds_under_load() {
 fn links_have_the_configured_delay_and_loss() {
     let workspace = Workspace::new();
     let options = "--condition nat --gateway-cpu none --link 100Mbit,loss=5%,rtt=20ms";
-    let ping = workspace.run(&through(options, "ping -n -c 200 -i 0.004 -W 1 server")).success();
+    let ping = workspace.run(&gateway_arguments(options, "ping -n -c 200 -i 0.004 -W 1 server")).success();
     let times: Vec<f64> =
         ping.stdout.lines().filter_map(|line| line.split_once(" time=")?.1.strip_suffix(" ms")?.parse().ok()).collect();
     // Each direction has two links.
@@ -100,12 +103,13 @@ fn links_have_the_configured_delay_and_loss() {
 #[test]
 fn an_unprivileged_user_has_the_testbed_without_cpu_limit() {
     let user = User::new();
-    let refused = user.run(Tun::ForAll, &through("", "true"));
+    let refused = user.run(Tun::ForAll, &gateway_arguments("", "true"));
     refused.refused(2, &["--gateway-cpu 10%: no control group can be created here: "]);
-    let ping =
-        user.run(Tun::ForAll, &through("--condition nat --gateway-cpu none", "ping -n -c 2 -i 0.1 server")).success();
+    let ping = user
+        .run(Tun::ForAll, &gateway_arguments("--condition nat --gateway-cpu none", "ping -n -c 2 -i 0.1 server"))
+        .success();
     assert!(ping.stdout.contains("2 received"), "{ping}");
     assert!(ping.stderr.contains("no control group can be created here"), "{ping}");
-    let missing = user.run(Tun::Missing, &through("--gateway-cpu none", "true"));
+    let missing = user.run(Tun::Missing, &gateway_arguments("--gateway-cpu none", "true"));
     missing.refused(2, &["/dev/net/tun"]);
 }

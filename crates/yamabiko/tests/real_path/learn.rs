@@ -45,7 +45,7 @@ fn a_learned_profile_reproduces_the_koshien_profile() {
     assert!((number(learned, "arrivals.connections.rate_per_s") / 200.0 - 1.0).abs() < 0.5);
     let slack_ns = slack_ns(&known);
     let configured = Profile::builtin("koshien-2001").unwrap();
-    compare(&rtts_ns(&configured), &rtts_ns(&read(&file)), slack_ns);
+    compare(&rtts_ns(&configured), &rtts_ns(&read_profile(&file)), slack_ns);
 
     // Replayed from another folder: the configured RTTs equal the learned ones to the nanosecond.
     let again = workspace.run(&bench(&server, &format!("--path {} {load}", file.display()))).json();
@@ -85,7 +85,7 @@ fn a_live_capture_learns_two_client_classes_and_their_loss() {
     let known = run.finish().json();
     assert_checks_passed(&known, &["conservation", "no_unintended_drops"]);
 
-    let rtts_ns = rtts_ns(&read(&file));
+    let rtts_ns = rtts_ns(&read_profile(&file));
     let slack_ns = slack_ns(&known);
     for (client, configured_ms) in [(20, 20.0), (60, 20.0), (90, 20.0), (110, 120.0), (150, 120.0), (190, 120.0)] {
         let (configured, learned) = (configured_ms * 1e6, rtts_ns[client] as f64);
@@ -95,7 +95,7 @@ fn a_live_capture_learns_two_client_classes_and_their_loss() {
         );
     }
     // Half of the packets have a loss of 2 %. Spurious retransmissions after a timeout add to it.
-    let profile = &read(&file).clients(1)[0];
+    let profile = &read_profile(&file).clients(1)[0];
     let loss = profile.down.loss();
     assert!((0.006..0.02).contains(&loss), "{loss}\n{output}");
     assert_eq!(profile.up.loss(), 0.0, "{output}");
@@ -105,7 +105,7 @@ fn a_live_capture_learns_two_client_classes_and_their_loss() {
     }
 }
 
-fn read(file: &Path) -> Profile {
+fn read_profile(file: &Path) -> Profile {
     Profile::read(file, &|file| fs::read_to_string(file)).unwrap()
 }
 

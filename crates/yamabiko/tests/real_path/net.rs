@@ -62,13 +62,13 @@ fn curl_wrk_and_httperf_run_unmodified_across_the_path() {
     assert_eq!(fs::read(&page).unwrap(), fs::read(workspace.www().join("10k.bin")).unwrap());
 
     let wrk = net(&format!("wrk -t1 -c8 -d1s {PAGE}")).success();
-    let rate: f64 = after(&wrk.stdout, "Requests/sec:").parse().unwrap();
+    let rate: f64 = word_after(&wrk.stdout, "Requests/sec:").parse().unwrap();
     // Eight concurrent requests of 20 ms each: at most 400/s.
     assert!((100.0..401.0).contains(&rate), "{wrk}");
     assert!(!wrk.stdout.contains("Socket errors") && !wrk.stdout.contains("Non-2xx"), "{wrk}");
 
     let httperf = net("httperf --hog --server server --port 8080 --uri /10k.bin --num-conns 100 --rate 100").success();
-    let connect_ms: f64 = after(&httperf.stdout, "Connection time [ms]: connect").parse().unwrap();
+    let connect_ms: f64 = word_after(&httperf.stdout, "Connection time [ms]: connect").parse().unwrap();
     assert!((20.0..40.0).contains(&connect_ms), "{httperf}");
     assert!(httperf.stdout.contains("Errors: total 0 "), "{httperf}");
     assert!(httperf.stdout.contains("2xx=100 "), "{httperf}");
@@ -211,7 +211,7 @@ fn json_of(file: &std::path::Path) -> Value {
 }
 
 /// The word that follows these words.
-fn after<'a>(text: &'a str, words: &str) -> &'a str {
+fn word_after<'a>(text: &'a str, words: &str) -> &'a str {
     let rest = text.split_once(words).unwrap_or_else(|| panic!("no `{words}` in {text}")).1;
     rest.split_whitespace().next().unwrap()
 }

@@ -99,8 +99,8 @@ impl Sender {
         serde_json::from_slice(&reply.body).unwrap()
     }
 
-    fn see(&mut self, from_ns: u64, until_ns: u64, every_ns: u64) -> Value {
-        let batch = self.agent.batch(from_ns, until_ns, every_ns, until_ns);
+    fn send_batch(&mut self, from_ns: u64, until_ns: u64, interval_ns: u64) -> Value {
+        let batch = self.agent.batch(from_ns, until_ns, interval_ns, until_ns);
         self.post("batches", &batch)
     }
 }
@@ -146,7 +146,7 @@ fn wait_until_so(tab: &mut Tab<'_>, expression: &str) {
     }
 }
 
-fn go(tab: &mut Tab<'_>, hash: &str) {
+fn navigate(tab: &mut Tab<'_>, hash: &str) {
     tab.value(&format!("location.hash = {hash:?}"));
     let view = hash.trim_start_matches('#').split('?').next().unwrap();
     tab.wait_for(&format!("!document.getElementById('view-{view}').hidden"));
@@ -164,7 +164,7 @@ fn the_fleet_page_shows_and_configures_two_hundred_agents() {
         sender.post("hello", &sender.agent.hello(now));
         let (name, group) = (sender.agent.name.clone(), sender.agent.group);
         data.change(|index| settings::set_group(index, &name, group, now)).unwrap();
-        sender.see(now - 3000 * SECOND_NS, now, 60 * SECOND_NS);
+        sender.send_batch(now - 3000 * SECOND_NS, now, 60 * SECOND_NS);
     }
     let away = (now - 3 * 3600 * SECOND_NS) as i64;
     let name = senders[AWAY_AT].agent.name.clone();
@@ -191,7 +191,7 @@ fn the_fleet_page_shows_and_configures_two_hundred_agents() {
         &mut tab,
         "fetch('api/1/health').then((response) => response.json()).then(({ queue }) => queue.rows === 0)",
     );
-    go(&mut tab, "#quality?by=group&since=6h");
+    navigate(&mut tab, "#quality?by=group&since=6h");
     tab.wait_for("document.querySelectorAll('#quality-table tbody tr').length === 4");
     let on_page = tab.value(
         "[...document.querySelectorAll('#quality-table tbody tr')].map((row) => [row.cells[0].textContent, JSON.parse(row.dataset.values)])",
@@ -224,7 +224,7 @@ fn the_fleet_page_shows_and_configures_two_hundred_agents() {
 
     // Text of agents is shown as text.
     let hostile = senders[HOSTILE_AT].agent.name.clone();
-    go(&mut tab, &format!("#agent?name={hostile}"));
+    navigate(&mut tab, &format!("#agent?name={hostile}"));
     tab.wait_for(&format!("document.getElementById('agent-programs').textContent.includes({HOSTILE_PROGRAM:?})"));
     let words = tab.value("document.body.innerText");
     assert!(words.as_str().unwrap().contains(HOSTILE), "{words}");
@@ -233,14 +233,14 @@ fn the_fleet_page_shows_and_configures_two_hundred_agents() {
 
     // A setting arrives at the agent, and the page shows when.
     let configured = &mut senders[0];
-    go(&mut tab, &format!("#agent?name={}", configured.agent.name));
+    navigate(&mut tab, &format!("#agent?name={}", configured.agent.name));
     tab.wait_for("document.querySelector('#agent-settings input[name=share]')?.value === '100'");
     tab.value(
         "(() => { const share = document.querySelector('#agent-settings input[name=share]'); share.focus(); share.value = '25'; \
          share.closest('form').requestSubmit(); })()",
     );
     tab.wait_for("document.querySelector('#agent-settings .said').textContent.startsWith('Stored as version 2')");
-    let stored = configured.see(now, now_ns(), 60 * SECOND_NS);
+    let stored = configured.send_batch(now, now_ns(), 60 * SECOND_NS);
     assert_eq!((&stored["settings"]["version"], &stored["settings"]["share"]), (&json!(2), &json!(0.25)));
     let at = now_ns();
     let batch = tap_protocol::Batch { settings: 2, ..configured.agent.batch(at, at, 1, at) };
@@ -266,7 +266,7 @@ fn the_fleet_page_shows_and_configures_two_hundred_agents() {
             "#tokens",
             "#upkeep",
         ] {
-            go(&mut tab, hash);
+            navigate(&mut tab, hash);
             let view = hash[1..].split('?').next().unwrap();
             // The page has received its data.
             tab.wait_for(&format!("document.querySelector('#view-{view} table, #view-{view} .note')"));
@@ -305,8 +305,8 @@ fn the_fleet_page_works_by_keyboard_and_reconnects() {
     tab.wait_for("/^shop-7\\.[A-Za-z0-9_-]{43}$/.test(document.getElementById('tokens-text').textContent)");
     tab.wait_for("document.querySelectorAll('#tokens-table tbody tr').length === 1");
     // A new token is shown once.
-    go(&mut tab, "#agents");
-    go(&mut tab, "#tokens");
+    navigate(&mut tab, "#agents");
+    navigate(&mut tab, "#tokens");
     assert_eq!(
         tab.value(
             "document.getElementById('tokens-made').hidden && document.getElementById('tokens-text').textContent === ''"

@@ -92,7 +92,7 @@ int main(int n, char **words) {
 }
 "#;
 
-fn state<'a>(document: &'a Value, name: &str) -> Option<&'a Value> {
+fn check_state<'a>(document: &'a Value, name: &str) -> Option<&'a Value> {
     document["validity"]["checks"].as_array().unwrap().iter().find(|check| check["name"] == name)
 }
 
@@ -103,7 +103,7 @@ fn connections_that_the_tap_missed_make_the_run_not_valid() {
     let (host, port, file) = (address.ip().to_string(), address.port().to_string(), workspace.file("tap.json"));
     workspace.run(&["tap", "--json", str_of(&file), "--", str_of(&program), &host, &port]).success();
     let document: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
-    let check = state(&document, "tap_connections_counted").unwrap();
+    let check = check_state(&document, "tap_connections_counted").unwrap();
     assert_eq!(
         (&check["state"], &document["validity"]["verdict"]),
         (&"failed".into(), &"suspect".into()),
@@ -126,10 +126,10 @@ fn every_connection_in_a_private_network_namespace_is_recorded() {
     let curl = "curl -s -o /dev/null http://server:8080/10k.bin";
     let raw = format!("{} 198.18.0.1 8080 read", program.display());
     let document = run(&format!("{curl}; {curl}"));
-    let check = state(&document, "tap_connections_counted").unwrap();
+    let check = check_state(&document, "tap_connections_counted").unwrap();
     assert_eq!((&check["state"], check["value"].as_f64()), (&"ok".into(), Some(0.0)), "{document:#}");
     // The untapped program is also found among others.
     let document = run(&format!("{curl}; {raw}; {curl}"));
-    let check = state(&document, "tap_connections_counted").unwrap();
+    let check = check_state(&document, "tap_connections_counted").unwrap();
     assert_eq!((&check["state"], check["value"].as_f64()), (&"failed".into(), Some(1.0)), "{document:#}");
 }

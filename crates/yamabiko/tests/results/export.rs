@@ -117,7 +117,7 @@ fn a_sampled_export_is_marked_and_invalid_options_are_refused() {
     assert_eq!(exported(&workspace, &["csv", "-", "--table", "taps"]).lines().count(), 1);
 }
 
-fn push(workspace: &Workspace, more: &[&str]) -> Output {
+fn run_export(workspace: &Workspace, more: &[&str]) -> Output {
     workspace.run(&[&["export", "last"], more].concat())
 }
 
@@ -134,7 +134,8 @@ fn remote_write_sends_every_message_with_headers_and_retries_a_busy_receiver() {
     set_mode(&headers, 0o600);
     let url = busy.url("/api/v1/write?tenant=x");
     let output =
-        push(&workspace, &["--remote-write", &url, "--header-file", str_of(&headers), "-H", "X-More: 2"]).success();
+        run_export(&workspace, &["--remote-write", &url, "--header-file", str_of(&headers), "-H", "X-More: 2"])
+            .success();
     assert!(output.stdout.contains("message") && output.stdout.contains("/api/v1/write in"), "{output}");
     assert!(output.stderr.contains("status 503 later; retry in"), "{output}");
     for secret in ["of-secrets", "tenant=x"] {
@@ -162,31 +163,31 @@ fn remote_write_sends_every_message_with_headers_and_retries_a_busy_receiver() {
 fn a_refused_message_is_not_retried_and_the_reason_is_printed_escaped() {
     let (workspace, _) = with_a_run();
     let refusing = Scripted::start(|_| response("400 Bad", &[], b"out of bounds \x1b[31mred\x1b[0m\nmore"));
-    push(&workspace, &["--remote-write", &refusing.url("/w")])
+    run_export(&workspace, &["--remote-write", &refusing.url("/w")])
         .refused(2, &["status 400 out of bounds", "create-blocks-from"]);
     assert_eq!(refusing.requests().len(), 1);
-    let output = push(&workspace, &["--remote-write", &refusing.url("/w")]);
+    let output = run_export(&workspace, &["--remote-write", &refusing.url("/w")]);
     assert!(!output.stderr.contains('\x1b'), "{output}");
 
     // A message is tried five times at most.
     let broken = Scripted::start(|_| response("500 No", &["Retry-After: 0"], b""));
-    let output = push(&workspace, &["--remote-write", &broken.url("/w")]);
+    let output = run_export(&workspace, &["--remote-write", &broken.url("/w")]);
     assert_eq!((output.code, broken.requests().len()), (Some(2), 5), "{output}");
     // OTLP treats 500 as permanent.
     let broken = Scripted::start(|_| response("500 No", &["Retry-After: 0"], b""));
-    push(&workspace, &["--otlp", &broken.url("")]).refused(2, &["status 500"]);
+    run_export(&workspace, &["--otlp", &broken.url("")]).refused(2, &["status 500"]);
     assert_eq!((broken.requests().len(), broken.requests()[0].target.as_str()), (1, "/v1/metrics"));
 
     // A followed redirect would send the credentials to another server.
     let redirect_target = Scripted::start(|_| response("200 OK", &[], b""));
     let to = format!("Location: {}", redirect_target.url("/stolen"));
     let redirecting = Scripted::start(move |_| response("307 Elsewhere", &[&to], b""));
-    push(&workspace, &["--otlp", &redirecting.url("/v1/metrics"), "-H", "Authorization: Bearer x"])
+    run_export(&workspace, &["--otlp", &redirecting.url("/v1/metrics"), "-H", "Authorization: Bearer x"])
         .refused(2, &["elsewhere"]);
     assert!(redirect_target.requests().is_empty());
 
     let unused = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let output = push(&workspace, &["--otlp", &format!("http://{unused}")]);
+    let output = run_export(&workspace, &["--otlp", &format!("http://{unused}")]);
     assert_eq!(output.code, Some(2), "{output}");
     assert!(output.stderr.lines().count() == 5 && output.stderr.contains("retry in 0.2"), "{output}");
 }
@@ -197,9 +198,9 @@ fn rejected_points_are_reported() {
     // ExportMetricsServiceResponse { partial_success { rejected_data_points: 3, error_message: "no room" } }
     let partial = b"\x0a\x0b\x08\x03\x12\x07no room";
     let receiver = Scripted::start(|_| response("200 OK", &["Content-Type: application/x-protobuf"], partial));
-    push(&workspace, &["--otlp", &receiver.url("")]).refused(2, &["the receiver rejected 3 points: no room"]);
+    run_export(&workspace, &["--otlp", &receiver.url("")]).refused(2, &["the receiver rejected 3 points: no room"]);
     let receiver = Scripted::start(|_| response("200 OK", &["Content-Type: application/x-protobuf"], b""));
-    let output = push(&workspace, &["--otlp", &receiver.url("/")]).success();
+    let output = run_export(&workspace, &["--otlp", &receiver.url("/")]).success();
     assert!(output.stdout.contains("of OTLP"), "{output}");
     assert!(
         receiver
@@ -217,26 +218,26 @@ fn a_tls_receiver_needs_a_trusted_certificate() {
     let server = Serving::start(&workspace, &["--tls", str_of(&certificate.cert), str_of(&certificate.key)]);
     let url = format!("https://{}/v1/metrics", server.address);
     // A file server gets the message over TLS and refuses it.
-    push(&workspace, &["--otlp", &url, "--cacert", str_of(&authority.file())]).refused(2, &["status 405"]);
-    push(&workspace, &["--otlp", &url, "-k"]).refused(2, &["status 405"]);
-    let distrusted = push(&workspace, &["--otlp", &url, "--cacert", str_of(&other.file())]);
+    run_export(&workspace, &["--otlp", &url, "--cacert", str_of(&authority.file())]).refused(2, &["status 405"]);
+    run_export(&workspace, &["--otlp", &url, "-k"]).refused(2, &["status 405"]);
+    let distrusted = run_export(&workspace, &["--otlp", &url, "--cacert", str_of(&other.file())]);
     distrusted.refused(2, &["ertificate"]);
-    push(&workspace, &["--otlp", &url, "--cacert", "/no/such/file"]).refused(2, &["/no/such/file"]);
+    run_export(&workspace, &["--otlp", &url, "--cacert", "/no/such/file"]).refused(2, &["/no/such/file"]);
     let empty = workspace.file("empty");
     fs::write(&empty, "").unwrap();
-    push(&workspace, &["--otlp", &url, "--cacert", str_of(&empty)]).refused(1, &["contains no certificate"]);
+    run_export(&workspace, &["--otlp", &url, "--cacert", str_of(&empty)]).refused(1, &["contains no certificate"]);
 }
 
 #[test]
 fn invalid_export_options_are_refused_before_sending() {
     let (workspace, _) = with_a_run();
-    push(&workspace, &[]).refused(1, &["--remote-write"]);
-    push(&workspace, &["--otlp", "localhost:4318"]).refused(1, &["http://"]);
-    push(&workspace, &["--otlp", "http://u:secret@h/"]).refused(1, &["--header-file"]);
-    push(&workspace, &["--otlp", "http://h", "--remote-write", "http://h"]).refused(1, &["--remote-write"]);
-    let output = push(&workspace, &["--otlp", "http://127.0.0.1:1", "-H", "Authorization Bearer-secret"]);
+    run_export(&workspace, &[]).refused(1, &["--remote-write"]);
+    run_export(&workspace, &["--otlp", "localhost:4318"]).refused(1, &["http://"]);
+    run_export(&workspace, &["--otlp", "http://u:secret@h/"]).refused(1, &["--header-file"]);
+    run_export(&workspace, &["--otlp", "http://h", "--remote-write", "http://h"]).refused(1, &["--remote-write"]);
+    let output = run_export(&workspace, &["--otlp", "http://127.0.0.1:1", "-H", "Authorization Bearer-secret"]);
     output.refused(1, &["Name: value"]);
     assert!(!output.stderr.contains("secret"), "{output}");
-    push(&workspace, &["--otlp", "http://127.0.0.1:1", "-H", "Host: x"]).refused(1, &["host"]);
+    run_export(&workspace, &["--otlp", "http://127.0.0.1:1", "-H", "Host: x"]).refused(1, &["host"]);
     workspace.run(&["export", "nosuch", "--otlp", "http://127.0.0.1:1"]).refused(1, &["nosuch"]);
 }
