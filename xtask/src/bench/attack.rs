@@ -81,7 +81,7 @@ fn measure(yamabiko: &Path, site: &Site, name: &str, tls: bool) -> Result<(Strin
     measure_other_clients(yamabiko, &url)?;
     for _ in 0..ROUNDS {
         without.push(measure_other_clients(yamabiko, &url)?);
-        let attack = (name != "none").then(|| Attacking::start(name, &folder)).transpose()?;
+        let attack = (name != "none").then(|| AttackProcess::start(name, &folder)).transpose()?;
         std::thread::sleep(SETTLING_TIME);
         let before = cpu0_times()?;
         with.push(measure_other_clients(yamabiko, &url)?);
@@ -129,9 +129,9 @@ fn measure_other_clients(yamabiko: &Path, url: &str) -> Result<Phase> {
 }
 
 /// An attack in a process of its own, killed when dropped.
-struct Attacking(Child);
+struct AttackProcess(Child);
 
-impl Attacking {
+impl AttackProcess {
     fn start(name: &str, folder: &Path) -> Result<Self> {
         let own = std::env::current_exe()?;
         let child = Command::new("taskset")
@@ -142,7 +142,7 @@ impl Attacking {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
-        Ok(Attacking(child))
+        Ok(AttackProcess(child))
     }
 
     /// Ends the attack; returns its tally.
@@ -155,7 +155,7 @@ impl Attacking {
     }
 }
 
-impl Drop for Attacking {
+impl Drop for AttackProcess {
     fn drop(&mut self) {
         // An error means that the process has exited already.
         let _ = self.0.kill();

@@ -122,7 +122,7 @@ pub fn run_with(words: &[&str]) -> Result<()> {
     Ok(())
 }
 
-fn summary(at_target: &[Vec<Exchanged>], at_half: &[Exchanged], bounds: &[f64]) {
+fn summary(at_target: &[Vec<ExchangeRun>], at_half: &[ExchangeRun], bounds: &[f64]) {
     println!();
     for (way, runs) in WAYS.iter().zip(at_target) {
         let counted = runs.iter().filter(|run| run.counts()).count();
@@ -192,7 +192,7 @@ impl Bench {
     }
 
     /// One run of virtual users and origin at a rate.
-    fn exchange(&self, rate: f64, way: &Way) -> Result<Exchanged> {
+    fn exchange(&self, rate: f64, way: &Way) -> Result<ExchangeRun> {
         let (program, workload_file) = (self.client.yamabiko().display(), self.workload_file.display());
         let listen = format!("127.0.0.1:{PORT}");
         let (threads, placement) = if way.spread { ("2", "float") } else { ("1", "split") };
@@ -213,7 +213,7 @@ impl Bench {
         let load = point.load.context("the point's document has no load part")?;
         let checks = sweep.validity.checks.iter().filter(|check| check.state != CheckState::Ok);
         let doubts = checks.filter(|check| check.state != CheckState::NotApplicable);
-        Ok(Exchanged {
+        Ok(ExchangeRun {
             offered: rate,
             achieved: load.achieved_rate_per_s,
             failed: load.failed.values().sum(),
@@ -242,7 +242,7 @@ fn busy(settings: &std::collections::BTreeMap<String, String>) -> Option<f64> {
 }
 
 /// One run.
-struct Exchanged {
+struct ExchangeRun {
     offered: f64,
     achieved: f64,
     failed: u64,
@@ -255,13 +255,13 @@ struct Exchanged {
     figures: Figures,
 }
 
-impl Exchanged {
+impl ExchangeRun {
     fn counts(&self) -> bool {
         self.is_valid && self.failed == 0 && self.achieved >= MIN_ACHIEVED_SHARE * self.offered
     }
 }
 
-impl fmt::Display for Exchanged {
+impl fmt::Display for ExchangeRun {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [user, system, softirq] = self.origin_us;
         write!(

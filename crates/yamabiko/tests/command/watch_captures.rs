@@ -16,11 +16,11 @@ const MICRO: u64 = 1000;
 const MILLI: u64 = 1_000_000;
 
 /// A packet of a file: time in ns, and raw IP bytes.
-type Sent = (u64, Vec<u8>);
+type TimedPacket = (u64, Vec<u8>);
 
 /// Connections of 131 ms with one request each, which begin every 50 ms; 48 ms from the SYN-ACK to the ACK, and 20 ms
 /// from the request to the response. Every packet has a unique IP identification.
-fn visits() -> Vec<Sent> {
+fn visits() -> Vec<TimedPacket> {
     let mut sent = Vec::new();
     for (port, visit) in (40_000..).zip(0..CONNECTIONS) {
         let mut talk = Talk::from_port(port);
@@ -42,7 +42,7 @@ fn visits() -> Vec<Sent> {
     sent
 }
 
-fn pcap(sent: &[Sent], link: LinkType, snap: usize) -> Vec<u8> {
+fn pcap(sent: &[TimedPacket], link: LinkType, snap: usize) -> Vec<u8> {
     let mut file = Vec::new();
     write::pcap_header(&mut file, link, snap as u32);
     for (at, bytes) in sent {
@@ -64,7 +64,7 @@ fn watched(workspace: &Workspace, file: &[u8]) -> (Value, i32) {
     (output.json(), output.code.unwrap())
 }
 
-fn read_document(workspace: &Workspace, sent: &[Sent]) -> Value {
+fn read_document(workspace: &Workspace, sent: &[TimedPacket]) -> Value {
     watched(workspace, &pcap(sent, LinkType::RawIp, 65_535)).0
 }
 
@@ -98,13 +98,13 @@ fn packets_out_of_order_in_a_capture_are_sorted() {
     assert_eq!(count(&straight, "watch.capture.reordered_packets"), 0);
     for most_us in [1, 500, 10_000, 50_000, 99_000] {
         // The packets are in the order of their time plus a random delay.
-        let mut order: Vec<(u64, Sent)> = visits()
+        let mut order: Vec<(u64, TimedPacket)> = visits()
             .into_iter()
             .zip(1u64..)
             .map(|(sent, number)| (sent.0 + number.wrapping_mul(0x9E37_79B9_7F4A_7C15) % (most_us * MICRO + 1), sent))
             .collect();
         order.sort_by_key(|(at, _)| *at);
-        let sent: Vec<Sent> = order.into_iter().map(|(_, sent)| sent).collect();
+        let sent: Vec<TimedPacket> = order.into_iter().map(|(_, sent)| sent).collect();
         let document = read_document(&workspace, &sent);
         check_figures(&document);
         let (mut latest, mut reordered) = (0, 0);
@@ -180,7 +180,7 @@ fn a_clock_step_in_a_capture_makes_the_run_suspect() {
 fn packets_captured_twice_are_excluded_and_counted() {
     let workspace = Workspace::concurrent();
     let twice = |apart: u64| {
-        let mut sent: Vec<Sent> = Vec::new();
+        let mut sent: Vec<TimedPacket> = Vec::new();
         for (at, bytes) in visits() {
             let mut copy = bytes.clone();
             copy[8] -= 1;
@@ -226,7 +226,7 @@ fn packets_without_a_time_are_refused() {
 #[test]
 fn tunnelled_packets_are_read_and_unsupported_ones_named() {
     let workspace = Workspace::concurrent();
-    let gre: Vec<Sent> = visits()
+    let gre: Vec<TimedPacket> = visits()
         .into_iter()
         .map(|(at, bytes)| {
             let mut outer = vec![0x45, 0];

@@ -73,14 +73,14 @@ fn response_to(at: SocketAddr, from: Ipv4Addr, text: &[u8]) -> Vec<u8> {
 }
 
 /// A client that sends only what a test tells it to send: no keep-alive messages.
-struct Raw {
+struct RawClient {
     stream: TcpStream,
     keys: Keys,
     up: FrameWriter,
     down: FrameReader,
 }
 
-impl Raw {
+impl RawClient {
     /// Performs the handshake; returns also all bytes that the client sent.
     fn handshake(at: SocketAddr, secret: &Secret, opening: &Opening) -> Option<(TcpStream, Keys, Vec<u8>)> {
         let mut stream = connect(at, CLIENT);
@@ -95,10 +95,10 @@ impl Raw {
         Some((stream, proof.accept(&tag)?, sent_bytes))
     }
 
-    fn open(at: SocketAddr) -> Raw {
-        let (stream, keys, _) = Raw::handshake(at, &secret(), &Opening::Control).unwrap();
+    fn open(at: SocketAddr) -> RawClient {
+        let (stream, keys, _) = RawClient::handshake(at, &secret(), &Opening::Control).unwrap();
         let (up, down) = (FrameWriter::new(&keys, FrameDirection::Up), FrameReader::new(&keys, FrameDirection::Down));
-        let mut raw = Raw { stream, keys, up, down };
+        let mut raw = RawClient { stream, keys, up, down };
         raw.send(&ToServer::Hello { version: "test".to_owned(), protocol: PROTOCOL });
         assert!(matches!(raw.receive(), Some(ToClient::Hello { .. })));
         raw
@@ -210,7 +210,7 @@ fn unauthenticated_clients_get_at_most_a_32_byte_challenge() {
         assert_eq!(response_to(at, OTHER_ADDRESS, garbage), b"", "{garbage:?}");
     }
     // A replayed handshake: the nonce differs, so the proof is invalid.
-    let (first, _, sent_bytes) = Raw::handshake(at, &secret(), &Opening::Control).unwrap();
+    let (first, _, sent_bytes) = RawClient::handshake(at, &secret(), &Opening::Control).unwrap();
     drop(first);
     let again = response_to(at, Ipv4Addr::new(127, 0, 0, 3), &sent_bytes[..9]);
     assert_eq!(again.len(), 32, "the server sends only the nonce within 5 s");
@@ -309,14 +309,14 @@ fn a_hundred_unauthenticated_connections_do_not_block_a_client() {
 }
 
 /// Produces bytes that differ from the client's next frame.
-type Tamper = &'static dyn Fn(&mut Raw) -> Vec<u8>;
+type TamperedBytes = &'static dyn Fn(&mut RawClient) -> Vec<u8>;
 
 #[test]
 fn injected_repeated_or_truncated_frames_end_the_session() {
     let workspace = Workspace::concurrent();
     let (server, at) = server(&workspace);
     let ended = |server: &Running| server.stderr().matches("the session has ended: ").count();
-    let tampered: [Tamper; 5] = [
+    let tampered: [TamperedBytes; 5] = [
         &|raw| {
             let frame = raw.frame(&ToServer::Go { trial: 1 });
             [&frame[..], &frame].concat()
@@ -334,7 +334,7 @@ fn injected_repeated_or_truncated_frames_end_the_session() {
         &|_| u32::MAX.to_le_bytes().to_vec(),
     ];
     for (number, tamper) in tampered.into_iter().enumerate() {
-        let mut raw = Raw::open(at);
+        let mut raw = RawClient::open(at);
         let bytes = tamper(&mut raw);
         raw.stream.write_all(&bytes).unwrap();
         assert_eq!(raw.receive(), None, "{number}");
@@ -342,13 +342,13 @@ fn injected_repeated_or_truncated_frames_end_the_session() {
     }
     assert_eq!(server.stderr().matches("a message came that the other end did not send").count(), 5);
     // A truncated frame before the close.
-    let mut raw = Raw::open(at);
+    let mut raw = RawClient::open(at);
     let frame = raw.frame(&ToServer::Go { trial: 1 });
     raw.stream.write_all(&frame[..frame.len() - 1]).unwrap();
     drop(raw);
     wait_until("the server reports the end of the session", || server.stderr().contains("it closed the connection"));
     // A complete frame with an invalid message.
-    let mut raw = Raw::open(at);
+    let mut raw = RawClient::open(at);
     let frame = raw.up.write(br#"{"do":"go","trial":1,"to":"192.0.2.1"}"#);
     raw.stream.write_all(&frame).unwrap();
     assert_eq!(raw.receive(), None);
@@ -359,7 +359,7 @@ fn injected_repeated_or_truncated_frames_end_the_session() {
 fn tickets_are_accepted_once_and_from_the_right_address() {
     let workspace = Workspace::concurrent();
     let (_server, at) = server(&workspace);
-    let mut raw = Raw::open(at);
+    let mut raw = RawClient::open(at);
     raw.ready(1, &Test::Connections { parallel: 4, lasts_ms: 60_000 });
     let ticket = |trial, index| Ticket { trial, index, tag: raw.keys.ticket(trial, index) };
     let good = ticket(1, 5).write();
@@ -370,13 +370,13 @@ fn tickets_are_accepted_once_and_from_the_right_address() {
     assert_eq!(response_to(at, CLIENT, &Ticket { tag: [1; 16], ..ticket(1, 7) }.write()), b"");
     let session = raw.keys.session();
     let opening = |trial, index| Opening::Stream { session, trial, index };
-    assert!(Raw::handshake(at, &secret(), &opening(1, 0)).is_none(), "the trial has no streams");
+    assert!(RawClient::handshake(at, &secret(), &opening(1, 0)).is_none(), "the trial has no streams");
     raw.ready(2, &stream(true));
-    assert!(Raw::handshake(at, &secret(), &Opening::Stream { session: [0; 16], trial: 2, index: 0 }).is_none());
-    let first = Raw::handshake(at, &secret(), &opening(2, 0));
+    assert!(RawClient::handshake(at, &secret(), &Opening::Stream { session: [0; 16], trial: 2, index: 0 }).is_none());
+    let first = RawClient::handshake(at, &secret(), &opening(2, 0));
     assert!(first.is_some());
     for (trial, index) in [(2, 0), (2, 1), (1, 0), (3, 0)] {
-        assert!(Raw::handshake(at, &secret(), &opening(trial, index)).is_none(), "{trial} {index}");
+        assert!(RawClient::handshake(at, &secret(), &opening(trial, index)).is_none(), "{trial} {index}");
     }
     assert_eq!(response_to(at, CLIENT, &ticket_of(&raw, 2, 1)), b"", "the trial has no connections");
 
@@ -418,7 +418,7 @@ fn tickets_are_accepted_once_and_from_the_right_address() {
     assert_eq!((datagrams(&other_address), datagrams(&other_port)), (0, 0));
 }
 
-fn ticket_of(raw: &Raw, trial: u32, index: u32) -> [u8; 32] {
+fn ticket_of(raw: &RawClient, trial: u32, index: u32) -> [u8; 32] {
     Ticket { trial, index, tag: raw.keys.ticket(trial, index) }.write()
 }
 
@@ -428,7 +428,7 @@ fn the_gateway_server_stops_sending_to_a_disconnected_client() {
     let workspace = Workspace::concurrent();
     for silent in [false, true] {
         let (server, at) = server(&workspace);
-        let mut raw = Raw::open(at);
+        let mut raw = RawClient::open(at);
         raw.ready(1, &packets(false, 60_000));
         let own = udp(CLIENT, at);
         own.send(&Introduction::new(&raw.keys, 1).write()).unwrap();

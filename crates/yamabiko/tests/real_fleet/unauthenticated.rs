@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::site::{SimulatedAgent, Site};
-use crate::attackers::crowd::{Crowd, Member, Next, crowd};
+use crate::attackers::crowd::{Crowd, Member, NextAction, crowd};
 use crate::attackers::hello::client_hello;
 use crate::attackers::{Tally, Target};
 use crate::fleet::parties::{Agent, Programs};
@@ -43,7 +43,7 @@ fn unauthenticated_clients(site: &Site, stop: &Arc<AtomicBool>) -> Vec<(&'static
                 if what.starts_with("noise") && member.sent < 4096 {
                     member.send(&[0x16, 3, 1, 0xff, 0xff, 7, 7, 7, member.number as u8])?;
                 }
-                member.read(4096).map(|_| Next::Stays)
+                member.read(4096).map(|_| NextAction::KeepOpen)
             })
         });
         (what, attack)

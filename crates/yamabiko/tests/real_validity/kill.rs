@@ -72,7 +72,7 @@ fn sigkill_at_a_hundred_times_leaves_nothing_behind() {
     assert_eq!(runs["runs"].as_array().unwrap().len(), is_stored + 1);
 }
 
-struct Killed {
+struct KilledRun {
     pid: i32,
     /// Number of network namespaces of the run when it was killed.
     networks: usize,
@@ -80,7 +80,7 @@ struct Killed {
     is_stored: bool,
 }
 
-fn kill_one(workspace: &Workspace, number: usize, kill_time: Duration) -> Killed {
+fn kill_one(workspace: &Workspace, number: usize, kill_time: Duration) -> KilledRun {
     // All names have one length, so that none is a prefix of another.
     let name = format!("victim-{number:03}");
     let folder = workspace.path().join(&name);
@@ -108,7 +108,7 @@ fn kill_one(workspace: &Workspace, number: usize, kill_time: Duration) -> Killed
     leftovers.wait_until_gone();
     let is_of_victim = |entry: fs::DirEntry| entry.file_name().to_string_lossy().contains(&format!("-{name}-"));
     let is_stored = fs::read_dir(workspace.runs()).into_iter().flatten().flatten().any(is_of_victim);
-    Killed { pid, networks: leftovers.networks(), is_stored }
+    KilledRun { pid, networks: leftovers.networks(), is_stored }
 }
 
 #[test]

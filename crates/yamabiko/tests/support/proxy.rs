@@ -98,14 +98,14 @@ struct Store {
     /// By URL: whether its responses have a Vary field.
     varies: HashMap<String, bool>,
     /// By URL and whether the coding is gzip.
-    copies: HashMap<(String, bool), Slot>,
+    copies: HashMap<(String, bool), StoreEntry>,
     /// URLs with uncacheable responses: requests for them do not wait for each other.
     uncacheable: HashSet<String>,
     /// Responses to some URLs, for faults that send a response to another URL.
     any: Vec<(String, Arc<Response>)>,
 }
 
-enum Slot {
+enum StoreEntry {
     /// A request to the origin is under way.
     Pending,
     Stored(Arc<Response>),
@@ -301,13 +301,13 @@ impl Shared {
             let varies = store.varies.get(url).copied();
             let key = (url.to_owned(), gzip && varies.unwrap_or(true) && self.fault != Fault::IgnoresVary);
             match store.copies.get(&key) {
-                Some(Slot::Stored(copy)) if self.fault == Fault::NeverExpires || copy.is_fresh() => {
+                Some(StoreEntry::Stored(copy)) if self.fault == Fault::NeverExpires || copy.is_fresh() => {
                     return Some(Arc::clone(copy));
                 }
-                Some(Slot::Pending) => store = self.filled.wait(store).unwrap(),
-                Some(Slot::Stored(_)) | None => {
+                Some(StoreEntry::Pending) => store = self.filled.wait(store).unwrap(),
+                Some(StoreEntry::Stored(_)) | None => {
                     if fills && !store.uncacheable.contains(url) {
-                        store.copies.insert(key, Slot::Pending);
+                        store.copies.insert(key, StoreEntry::Pending);
                     }
                     return None;
                 }
@@ -321,7 +321,7 @@ impl Shared {
         let url = &request.target;
         let known = store.varies.get(url).copied();
         let claimed = (url.clone(), gzip && known.unwrap_or(true) && self.fault != Fault::IgnoresVary);
-        if matches!(store.copies.get(&claimed), Some(Slot::Pending)) && request.method == "GET" {
+        if matches!(store.copies.get(&claimed), Some(StoreEntry::Pending)) && request.method == "GET" {
             store.copies.remove(&claimed);
         }
         if let Some(response) = response.filter(|response| response.status == 200 && request.method == "GET") {
@@ -331,7 +331,7 @@ impl Shared {
             } else if response.is_cacheable() || self.fault == Fault::StoresUncacheable {
                 store.varies.insert(url.clone(), varies);
                 let key = (url.clone(), gzip && varies && self.fault != Fault::IgnoresVary);
-                store.copies.insert(key, Slot::Stored(Arc::clone(response)));
+                store.copies.insert(key, StoreEntry::Stored(Arc::clone(response)));
                 if store.any.len() < 100 {
                     store.any.push((url.clone(), Arc::clone(response)));
                 }

@@ -73,7 +73,7 @@ struct Bench<'a> {
 }
 
 /// One run: requests per second, number of requests, and under strace the calls.
-struct Ran {
+struct RunFigures {
     rate: f64,
     requests: f64,
     calls: CallCounts,
@@ -105,7 +105,7 @@ impl Bench<'_> {
         // The measured run is between two runs without the tap.
         const WAYS: [Way; 5] =
             [Way::Plain, Way::Tapped(Storage::No), Way::Plain, Way::Tapped(Storage::InTheBook), Way::Traced];
-        let mut ran: [Vec<Ran>; 5] = Default::default();
+        let mut ran: [Vec<RunFigures>; 5] = Default::default();
         for round in 0..rounds {
             for (way, ran) in WAYS.into_iter().zip(&mut ran) {
                 if way != Way::Traced || round < TRACED_ROUNDS {
@@ -151,7 +151,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    fn run(&self, client: Client, way: Way) -> Result<Ran> {
+    fn run(&self, client: Client, way: Way) -> Result<RunFigures> {
         let counts = self.site.path("calls");
         let timed = self.site.path("seconds");
         let requests = self.size.curls_a_second * self.seconds;
@@ -194,7 +194,7 @@ impl Bench<'_> {
         };
         let calls = if way == Way::Traced { calls::read(&fs::read_to_string(&counts)?) } else { CallCounts::new() };
         let (records, dropped) = part.map_or((0, 0), |part| (part.records, part.records_dropped));
-        Ok(Ran { rate, requests, calls, records, dropped })
+        Ok(RunFigures { rate, requests, calls, records, dropped })
     }
 }
 
@@ -206,8 +206,8 @@ fn throughput_cost(rates: &[f64], of: &[f64]) -> (f64, f64, f64) {
 }
 
 /// Cost of the hooks of a request's calls, compared with the time of a request.
-fn print_hook_cost(traced: &[Ran], with: &[Ran], hooks: &Hooks, rate: f64) {
-    let of = |value: &dyn Fn(&Ran) -> f64| median(&traced.iter().map(value).collect::<Vec<_>>());
+fn print_hook_cost(traced: &[RunFigures], with: &[RunFigures], hooks: &Hooks, rate: f64) {
+    let of = |value: &dyn Fn(&RunFigures) -> f64| median(&traced.iter().map(value).collect::<Vec<_>>());
     let costs = calls::Costs {
         record_ns: hooks.cost_ns("exchange"),
         within_ns: hooks.cost_ns("reads"),

@@ -44,9 +44,9 @@ pub struct Member {
 
 /// Whether the attacker keeps or closes a connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Next {
-    Stays,
-    Leaves,
+pub enum NextAction {
+    KeepOpen,
+    Close,
 }
 
 impl Member {
@@ -93,7 +93,7 @@ pub fn crowd(
     target: &Target,
     stop: &AtomicBool,
     of: &Crowd,
-    mut habit: impl FnMut(&mut Member) -> io::Result<Next>,
+    mut habit: impl FnMut(&mut Member) -> io::Result<NextAction>,
 ) -> Tally {
     let mut tally = Tally::default();
     let mut members: Vec<Member> = Vec::new();
@@ -134,7 +134,7 @@ pub fn crowd(
                 *tally.responses.entry(status).or_default() += 1;
             }
             tally.closed_by_server += u64::from(next.is_err());
-            matches!(next, Ok(Next::Stays))
+            matches!(next, Ok(NextAction::KeepOpen))
         });
         // The minimum prevents a busy loop of two system calls.
         sleep(of.interval.saturating_sub(began.elapsed()).max(Duration::from_micros(50)));

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use super::crowd::{Crowd, Member, Next, crowd};
+use super::crowd::{Crowd, Member, NextAction, crowd};
 use super::hello::client_hello;
 use super::{Tally, Target};
 
@@ -43,7 +43,7 @@ pub fn no_readers(target: &Target, stop: &AtomicBool) -> Tally {
 
 pub fn idle(target: &Target, stop: &AtomicBool) -> Tally {
     let size = Crowd { size: 20_000, max_new: 500, interval: Duration::from_millis(20), ..SLOW_CLIENTS };
-    crowd(target, stop, &size, |member| member.read(1).map(|_| Next::Stays))
+    crowd(target, stop, &size, |member| member.read(1).map(|_| NextAction::KeepOpen))
 }
 
 pub fn idle_persistent(target: &Target, stop: &AtomicBool) -> Tally {
@@ -51,7 +51,7 @@ pub fn idle_persistent(target: &Target, stop: &AtomicBool) -> Tally {
     let request = request(&target.small);
     crowd(target, stop, &size, |member| {
         begin(member, &request)?;
-        member.read(BURST_BYTES).map(|_| Next::Stays)
+        member.read(BURST_BYTES).map(|_| NextAction::KeepOpen)
     })
 }
 
@@ -65,7 +65,7 @@ pub fn many_fields(target: &Target, stop: &AtomicBool) -> Tally {
 }
 
 pub fn connections(target: &Target, stop: &AtomicBool) -> Tally {
-    crowd(target, stop, &FLOOD, |_| Ok(Next::Leaves))
+    crowd(target, stop, &FLOOD, |_| Ok(NextAction::Close))
 }
 
 pub fn resets(target: &Target, stop: &AtomicBool) -> Tally {
@@ -73,7 +73,7 @@ pub fn resets(target: &Target, stop: &AtomicBool) -> Tally {
     let resets = Crowd { resets: true, ..FLOOD };
     crowd(target, stop, &resets, |member| {
         begin(member, &request)?;
-        Ok(if member.read(64)? > 0 { Next::Leaves } else { Next::Stays })
+        Ok(if member.read(64)? > 0 { NextAction::Close } else { NextAction::KeepOpen })
     })
 }
 
@@ -98,7 +98,7 @@ pub fn garbage(target: &Target, stop: &AtomicBool) -> Tally {
             member.send(&bytes)?;
         }
         member.read(BURST_BYTES)?;
-        Ok(Next::Stays)
+        Ok(NextAction::KeepOpen)
     })
 }
 
@@ -107,17 +107,17 @@ pub fn hellos(target: &Target, stop: &AtomicBool) -> Tally {
     crowd(target, stop, &FLOOD, |member| {
         begin(member, &hello)?;
         // The server's work is done when its response arrives.
-        Ok(if member.read(BURST_BYTES)? > 0 { Next::Leaves } else { Next::Stays })
+        Ok(if member.read(BURST_BYTES)? > 0 { NextAction::Close } else { NextAction::KeepOpen })
     })
 }
 
 /// Sends `start`, then one byte in each step.
-fn drip(member: &mut Member, start: &[u8]) -> io::Result<Next> {
+fn drip(member: &mut Member, start: &[u8]) -> io::Result<NextAction> {
     if !begin(member, start)? {
         member.send(b"a")?;
     }
     member.read(BURST_BYTES)?;
-    Ok(Next::Stays)
+    Ok(NextAction::KeepOpen)
 }
 
 fn readers(target: &Target, stop: &AtomicBool, bytes: usize) -> Tally {
@@ -128,7 +128,7 @@ fn readers(target: &Target, stop: &AtomicBool, bytes: usize) -> Tally {
             member.read(bytes.max(12))?;
         }
         member.check_not_reset()?;
-        Ok(Next::Stays)
+        Ok(NextAction::KeepOpen)
     })
 }
 
@@ -139,7 +139,7 @@ fn heads(target: &Target, stop: &AtomicBool, fields: &[u8]) -> Tally {
             member.send(fields)?;
         }
         member.read(BURST_BYTES)?;
-        Ok(Next::Stays)
+        Ok(NextAction::KeepOpen)
     })
 }
 
@@ -152,7 +152,7 @@ fn pipelines(target: &Target, stop: &AtomicBool, reads: bool) -> Tally {
         let at = member.sent as usize % burst.len();
         member.send(&burst[at..])?;
         while reads && member.read(BURST_BYTES)? == BURST_BYTES {}
-        Ok(Next::Stays)
+        Ok(NextAction::KeepOpen)
     })
 }
 
