@@ -8,9 +8,9 @@
 //!                                  experiments/ab.rs                real_path/net.rs
 //! ```
 //!
-//! cargo builds the binaries that the manifest declares, and rustc the modules that a binary's root declares. An undeclared
-//! file is not built, which looks as if its tests had passed. A test that needs the real network must not be in a binary that
-//! plain `cargo test` runs.
+//! cargo builds the binaries that the manifest declares, and rustc the modules that a binary's root declares. An
+//! undeclared file is not built, which looks as if its tests had passed. A test that needs the real network must not be
+//! in a binary that plain `cargo test` runs.
 
 use std::fs;
 use std::path::Path;

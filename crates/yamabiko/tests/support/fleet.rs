@@ -2,12 +2,12 @@
 //! agents and manager are killed and the network is cut.
 //!
 //! ```text
-//!   agents' network (cut at times)                                        manager's network
+//!   agents' network (cut at times)                                          manager's network
 //!   talker client ─rings─▶ yamabiko tap agent (killed at times) ══ veth ══▶ yamabiko tap manager (killed at times)
-//!      │   ▲  each has its own folder and data, some a wall clock            │
-//!      │   └ talker serve         with an error of minutes                   ├─▶ days/*/*.parquet ─┐
-//!      ▼                                                                     └─▶ index.sqlite ─────┤
-//!   accounts: the exchanges that each program recorded ───────────────────────▶ readers/fleet.py: each row once and correct
+//!      │   ▲   each agent has its own folder and data,                        │
+//!      │   └ talker serve   some a wall clock with an error of minutes        ├─▶ days/*/*.parquet ─┐
+//!      ▼                                                                      └─▶ index.sqlite ─────┤
+//!   accounts: recorded exchanges of each program ────────────────────────────▶ readers/fleet.py ◀────┘
 //! ```
 //!
 //! [`trial::Trial::run`] runs a trial. A Python script compares accounts and rows, with DuckDB and SQLite,
