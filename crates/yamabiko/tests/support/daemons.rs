@@ -39,7 +39,7 @@ pub fn dovecot(workspace: &Workspace) -> Daemon {
     }
     for number in 1..=3 {
         let file = workspace.path().join(format!("dovecot/mail/new/{number}.host"));
-        let line = format!("line of message {number} of three\r\n");
+        let line = format!("{number} of three: every line of this message says so\r\n");
         let text = format!("From: a@server\r\nTo: b@server\r\nSubject: {number}\r\n\r\n{}", line.repeat(400));
         fs::write(&file, text).unwrap();
         set_owner(&file, "nobody");
