@@ -1,7 +1,8 @@
-//! What others wrote and is built in: where it comes from, under which licence, how often, and whether a flaw is known.
+//! Checks third-party crates: their source, licence, number of versions, and known vulnerabilities.
 //!
-//! Everything but the last is known from Cargo.lock and the crates' own manifests, so `cargo xtask test` looks at it without a network. Known flaws are
-//! in a database that is fetched: `cargo deny check advisories` in a step of its own, where the network allows it.
+//! Sources, licences and versions are in Cargo.lock and the crates' manifests, so `cargo xtask test` checks them
+//! without a network. Known vulnerabilities are in a database that must be fetched: `cargo deny check advisories` is a
+//! step of its own that needs the network.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,10 +11,10 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-/// The one registry.
+/// The only permitted registry.
 const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
-/// Licences under which a crate may be built in: permissive ones.
+/// Permitted licences of crates: permissive ones.
 const LICENCES: [&str; 12] = [
     "0BSD",
     "Apache-2.0",
@@ -29,18 +30,19 @@ const LICENCES: [&str; 12] = [
     "Zlib",
 ];
 
-/// Crates that are there in several versions, and why that cannot be helped: others ask for them.
-const SEVERAL: [(&str, &str); 4] = [
+/// Crates with several versions, and which other crates require the versions.
+const MULTIPLE_VERSIONS: [(&str, &str); 4] = [
     ("base64", "hdrhistogram asks for 0.22"),
     ("getrandom", "ring, tempfile and proptest ask for three"),
     ("itertools", "built twice, once for build scripts"),
     ("syn", "derive macros are moving from 2 to 3"),
 ];
 
-/// Looks at all of it.
+/// Checks sources, licences, versions and vulnerabilities.
 ///
 /// # Errors
-/// A crate from elsewhere, without a checksum, under another licence; one in several versions that is not known; a known flaw.
+/// A crate from another source, without a checksum, or with another licence; unlisted multiple versions; a known
+/// vulnerability.
 pub fn run(root: &Path) -> Result<()> {
     let lock = fs::read_to_string(root.join("Cargo.lock")).context("read Cargo.lock")?;
     let crates = sources(&lock)?;
@@ -52,7 +54,7 @@ pub fn run(root: &Path) -> Result<()> {
     advisories(root)
 }
 
-/// Every crate that is not the workspace's is from the registry, with its checksum; how many there are.
+/// Checks that every third-party crate is from the registry and has a checksum; returns the number of crates.
 fn sources(lock: &str) -> Result<usize> {
     let mut crates = 0;
     for package in lock.split("[[package]]").skip(1) {
@@ -66,7 +68,7 @@ fn sources(lock: &str) -> Result<usize> {
     Ok(crates)
 }
 
-/// Lines of cargo's tree of what is built in, each once.
+/// The distinct lines of `cargo tree` for the built crates.
 fn tree(root: &Path, arguments: &[&str]) -> Result<BTreeSet<String>> {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.args(["tree", "--workspace", "--locked", "--prefix", "none"]).args(arguments).current_dir(root);
@@ -91,10 +93,11 @@ fn check_licences(lines: &BTreeSet<String>) -> Result<()> {
     if wrong.is_empty() { Ok(()) } else { bail!("under no licence that is permitted: {}", wrong.join("; ")) }
 }
 
-/// Whether an SPDX expression, or the older form with slashes, can be met by permitted licences alone.
+/// Whether permitted licences satisfy an SPDX expression, or the older form with slashes.
 fn permits(expression: &str) -> bool {
     let plain = expression.replace(['(', ')'], " ").replace('/', " OR ");
-    // AND binds closer than OR, and the parentheses that are met with hold alternatives: each term that is joined by AND needs a permitted one.
+    // AND binds closer than OR, and parentheses contain alternatives in practice: each operand of AND needs a permitted
+    // licence.
     let terms: Vec<&str> = if expression.contains('(') { plain.split(" AND ").collect() } else { Vec::new() };
     let alternative = |text: &str| text.split(" AND ").all(|name| LICENCES.contains(&name.trim()));
     match terms.is_empty() {
@@ -111,7 +114,7 @@ fn check_versions(lines: &BTreeSet<String>) -> Result<()> {
             versions.entry(name).or_default().insert(version);
         }
     }
-    let known = |name: &str| SEVERAL.iter().any(|(several, _)| *several == name);
+    let known = |name: &str| MULTIPLE_VERSIONS.iter().any(|(several, _)| *several == name);
     let unknown: Vec<String> = versions
         .iter()
         .filter(|(name, versions)| versions.len() > 1 && !known(name))
@@ -121,18 +124,18 @@ fn check_versions(lines: &BTreeSet<String>) -> Result<()> {
     Ok(())
 }
 
-/// Known flaws, by cargo-deny where it and its database are here.
+/// Checks for known vulnerabilities with cargo-deny, if it and its database are available.
 fn advisories(root: &Path) -> Result<()> {
     let mut deny = Command::new("cargo-deny");
     let outcome = deny.args(["--offline", "check", "advisories"]).current_dir(root).output();
     match outcome {
         Ok(output) if output.status.success() => println!("audit: no known flaw (cargo-deny)"),
         Ok(output) if is_without_database(&output.stderr) => {
-            println!("audit: known flaws were not looked for: cargo deny fetch db, then cargo deny check advisories");
+            println!("audit: vulnerabilities were not checked: cargo deny fetch db, then cargo deny check advisories");
         }
         Ok(output) => bail!("cargo deny check advisories: {}", String::from_utf8_lossy(&output.stderr).trim()),
         Err(_) => {
-            println!("audit: known flaws were not looked for: cargo install cargo-deny; cargo deny check advisories");
+            println!("audit: vulnerabilities were not checked: cargo install cargo-deny; cargo deny check advisories");
         }
     }
     Ok(())

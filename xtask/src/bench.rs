@@ -1,8 +1,8 @@
-//! Benches: each prints what it measured, the peer measured beside it, and the ratio. A bench reports; it judges
-//! nothing and fails only when it could not measure.
+//! Benches: each prints its results, the results of a peer program, and the ratio. A bench fails only if it could not
+//! measure.
 //!
-//! To add one: write `bench/NAME.rs` with a function `run`, and give it a line in [`BENCHES`]. [`servers`] starts the
-//! peers, [`rounds`] puts figures side by side, [`udp`] is traffic for judging the path.
+//! To add a bench, write `bench/NAME.rs` with a function `run`, and add it to [`BENCHES`]. [`servers`] starts the
+//! peers, [`rounds`] compares figures, and [`udp`] is the traffic for measuring the path.
 
 mod attack;
 mod cache;
@@ -32,15 +32,15 @@ use anyhow::{Context as _, Result, bail};
 /// One bench.
 struct Bench {
     name: &'static str,
-    /// What it measures, in a line.
+    /// One line that describes what the bench measures.
     about: &'static str,
-    /// Measures and prints.
+    /// Measures and prints the results.
     run: fn() -> Result<()>,
 }
 
-/// All of them, in the order of the table in the design.
+/// All benches.
 const BENCHES: &[Bench] = &[
-    Bench { name: "load", about: "requests per second of one client core, beside wrk", run: load::run },
+    Bench { name: "load", about: "requests per second of one client core, compared with wrk", run: load::run },
     Bench {
         name: "connections",
         about: "100,000 connections at once through the path, from several processes",
@@ -54,23 +54,23 @@ const BENCHES: &[Bench] = &[
     Bench { name: "replay", about: "a log of a million requests at its own times", run: replay::run },
     Bench {
         name: "serve",
-        about: "requests per second of one server core, beside nginx, Apache and the most there could be",
+        about: "requests per second of one server core, compared with nginx, Apache and an upper bound",
         run: serve::run,
     },
     Bench { name: "attack", about: "what attacks on a server do to its other clients", run: attack::run },
     Bench {
         name: "watch",
-        about: "packets per second and memory beside tcptrace, drops beside tcpdump",
+        about: "packets per second and memory compared with tcptrace, drops with tcpdump",
         run: watch::run,
     },
     Bench {
         name: "tap",
-        about: "a hook in nanoseconds, wrk and curl without and with, beside strace [--rounds N] [--seconds N]",
+        about: "a hook in nanoseconds, wrk and curl without, with the tap and under strace [--rounds N] [--seconds N]",
         run: tap::run,
     },
     Bench {
         name: "fleet",
-        about: "many agents and a manager, harmed, each row looked for [--agents N] [--seconds N] [--rate N] [--hold S] [--quiet]",
+        about: "many agents and a manager with injected faults, each row checked [--agents N] [--seconds N] [--rate N] [--hold S] [--quiet]",
         run: fleet::run,
     },
     Bench {
@@ -80,12 +80,12 @@ const BENCHES: &[Bench] = &[
     },
     Bench {
         name: "capacity",
-        about: "a known capacity found ten times, four servers five times each, beside httperf by hand [--only PART] [--rounds N] [--seconds N]",
+        about: "a known capacity found ten times, four servers five times each, compared with httperf [--only PART] [--rounds N] [--seconds N]",
         run: capacity::run,
     },
     Bench {
         name: "compare",
-        about: "a server beside itself twenty times, and beside one 5 % slower [--only PART] [--rounds N] [--seconds N]",
+        about: "a server compared with itself twenty times, and with one 5 % slower [--only PART] [--rounds N] [--seconds N]",
         run: compare::run,
     },
     Bench {
@@ -95,7 +95,7 @@ const BENCHES: &[Bench] = &[
     },
     Bench {
         name: "gateway",
-        about: "forwarding beside iperf3 in the same lab, storage beside fio by hand [--rounds N] [--seconds N]",
+        about: "forwarding compared with iperf3 in the same testbed, storage with fio [--rounds N] [--seconds N]",
         run: gateway::run,
     },
     Bench {
@@ -110,13 +110,13 @@ const BENCHES: &[Bench] = &[
     },
 ];
 
-/// Does what the words after `cargo xtask` ask for.
+/// Runs the command in the arguments after `cargo xtask`.
 ///
 /// # Errors
-/// They are not understood, or it could not measure.
+/// The command is unknown, or the bench could not measure.
 pub fn command(words: &[&str]) -> Result<()> {
     match words {
-        // Reads what cargo says of the packages, which needs what the benches need.
+        // `package` reads cargo's metadata as JSON, which needs dependencies of the benches.
         ["package", options @ ..] => crate::package::run(crate::root(), options),
         ["bench", "tap", options @ ..] => tap::run_with(options),
         ["bench", "fleet", options @ ..] => fleet::run_with(options),
@@ -129,14 +129,14 @@ pub fn command(words: &[&str]) -> Result<()> {
         ["bench", "viewers", options @ ..] => viewers::run_with(options),
         ["bench", name] => run(name),
         ["bench"] => bail!("which one?\n{}", list()),
-        // Both ends of the traffic by which `bench path` judges the path, started by it at both ends of one.
+        // Sender and echo of the traffic of `bench path`, which starts them at both ends of a path.
         ["udp-echo", port] => udp_echo(port),
         ["udp-send", profile, clients, rate_per_s, seconds, port] => {
             udp_send(Path::new(profile), [clients, rate_per_s, seconds, port])
         }
-        // One program of which `bench watch` wants the kernel's account, alone in a process.
+        // Runs one program as the only child of a process, so that `bench watch` can read its resource usage.
         ["measured", file, words @ ..] => watch::measure(Path::new(file), words),
-        // The attackers of `bench attack`, in a process with a priority of its own.
+        // The attackers of `bench attack`, in a process with its own priority.
         ["attack", name, address, folder] => attack::attack(name, address, folder),
         _ => bail!("`{}` is not understood; there are these benches:\n{}", words.join(" "), list()),
     }
@@ -145,7 +145,7 @@ pub fn command(words: &[&str]) -> Result<()> {
 /// Runs the bench called `name`.
 ///
 /// # Errors
-/// There is none of that name, or it could not measure.
+/// No bench has this name, or the bench could not measure.
 fn run(name: &str) -> Result<()> {
     match BENCHES.iter().find(|bench| bench.name == name) {
         Some(bench) => (bench.run)(),

@@ -1,8 +1,8 @@
-//! The project's own chores, run as `cargo xtask VERB`.
+//! Development tasks of the project, run as `cargo xtask VERB`.
 //!
-//! `test` is what a contributor runs and what CI runs: [`test`] is its list of steps. [`packages`] makes a fresh
-//! Debian ready for it, [`package`] makes what people install, [`tidy`] holds the rules that neither rustfmt nor clippy
-//! knows, [`bench`] measures.
+//! Contributors and CI run the verb `test`: the module [`test`] has its steps. [`packages`] installs the Debian
+//! packages that the tests use, [`package`] builds the packages for users, [`tidy`] checks rules that neither rustfmt
+//! nor clippy checks, and [`bench`] measures.
 #![allow(clippy::disallowed_methods, reason = "chores time their steps, benches read the clock and wait")]
 
 mod audit;
@@ -29,14 +29,14 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = match words.as_slice() {
-        // CI is the test verb and nothing else, so that what is green here is green there.
+        // CI runs the verb `test` only, so that a local success is a success of CI.
         ["ci"] => test::run(root(), test::Options::default()),
         ["test", options @ ..] => test::Options::parse(options).and_then(|options| test::run(root(), options)),
         ["tidy"] => tidy::run(root()),
         ["audit"] => audit::run(root()),
         ["reference"] => reference::run(root()),
         [test::threads::VERB, program, arguments @ ..] => test::threads::become_binary(program, arguments),
-        // For one of the tests that need them, alone; `test` does it by itself.
+        // For running a single test that needs the readers; `test` installs them itself.
         ["readers"] => readers::make_ready(root(), &test::target_folder(root())),
         ["package" | "bench" | "udp-echo" | "udp-send" | "measured" | "attack", ..] => benches(&words),
         ["help" | "--help" | "-h"] => {
@@ -60,8 +60,9 @@ fn benches(words: &[&str]) -> Result<()> {
     bench::command(words)
 }
 
-/// This program again, with the benches in it: they need most of the workspace, and what that needs, which is too much to
-/// build before every test. As a release, as which the program that is measured is built too. Whatever is the matter, the other one says it.
+/// Builds and runs this program with the feature `bench`: the benches need most of the workspace, which takes too long
+/// to build before every test. The release profile is that of the measured program. The started program prints its own
+/// errors.
 #[cfg(not(feature = "bench"))]
 fn benches(words: &[&str]) -> Result<()> {
     use std::os::unix::process::CommandExt as _;
@@ -72,7 +73,7 @@ fn benches(words: &[&str]) -> Result<()> {
     Err(error).context("start cargo")
 }
 
-/// The folder of the workspace.
+/// The root folder of the workspace.
 fn root() -> &'static Path {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().unwrap_or(here)
@@ -89,4 +90,4 @@ cargo xtask tidy             the project's own rules: sizes, arrows between crat
 cargo xtask reference        write docs/reference anew from the definitions of options and plan keys
 cargo xtask audit            where dependencies come from, their licences and versions; known flaws with cargo-deny
 cargo xtask package          what is given to people: a tarball and a .deb, in target/package
-cargo xtask bench [NAME]     measure, beside a peer where there is one; without a name: what there is to measure";
+cargo xtask bench [NAME]     measure, and compare with a peer program; without a name: list the benches";

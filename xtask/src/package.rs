@@ -1,4 +1,4 @@
-//! `cargo xtask package`: what is given to people who do not build: a tarball and a Debian package.
+//! `cargo xtask package`: builds a tarball and a Debian package.
 //!
 //! ```text
 //!   the binary (built, or --binary FILE) ──strip──> packaging/staging/yamabiko
@@ -17,10 +17,11 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail};
 
-/// Makes both. Options: `--binary FILE` (packed as it is instead of building), `--out FOLDER` (target/package), `--no-deb`.
+/// Builds both packages. Options: `--binary FILE` (packs this file instead of building), `--out FOLDER` (default
+/// target/package), `--no-deb`.
 ///
 /// # Errors
-/// Something is missing or failed; the line names what to install.
+/// A tool is missing or failed; the message names what to install.
 pub fn run(root: &Path, options: &[&str]) -> Result<()> {
     let options = Options::parse(options)?;
     let staging = root.join("packaging/staging");
@@ -71,7 +72,7 @@ impl Options {
     }
 }
 
-/// The binary of the profile `dist`, built now.
+/// Builds the binary with the profile `dist`.
 fn build(root: &Path) -> Result<PathBuf> {
     run_command(Command::new("cargo").current_dir(root).args([
         "build",
@@ -85,15 +86,15 @@ fn build(root: &Path) -> Result<PathBuf> {
     Ok(root.join(target).join("dist/yamabiko"))
 }
 
-/// Everything that goes into either package, beside one another.
+/// Collects all files of both packages in `staging`.
 fn stage(root: &Path, built: &Path, staging: &Path) -> Result<()> {
     let binary = staging.join("yamabiko");
     fs::copy(built, &binary).with_context(|| format!("copy {}", built.display()))?;
-    // Line tables serve who develops it, who has the source, and are nine tenths of the file.
+    // Line tables are useful only with the source, and are 90 % of the file.
     run_command(Command::new("strip").arg(&binary)).context("binutils has `strip`: apt-get install binutils")?;
     let man = staging.join("man");
     run_command(Command::new(&binary).arg("man").arg(&man))?;
-    // All names first: gzip puts new ones beside them.
+    // Read all names first: gzip creates new files in the folder.
     let pages = fs::read_dir(&man)?.map(|page| Ok(page?.path())).collect::<Result<Vec<PathBuf>>>()?;
     for page in pages {
         run_command(Command::new("gzip").args(["-9", "-n"]).arg(page))?;
@@ -117,7 +118,7 @@ fn stage(root: &Path, built: &Path, staging: &Path) -> Result<()> {
         let file = file?;
         fs::copy(file.path(), agent.join(file.file_name())).context("copy what a machine with an agent needs")?;
     }
-    // Plans start servers of examples/, which they find beside their own folder.
+    // Plans start servers of examples/, relative to their own folder.
     for folder in ["plans", "examples/shop", "examples/model-server"] {
         copy_folder(&root.join(folder), &staging.join(folder))?;
     }
@@ -134,7 +135,7 @@ fn stage(root: &Path, built: &Path, staging: &Path) -> Result<()> {
     Ok(())
 }
 
-/// All files of a folder and of those in it, except what Python leaves there.
+/// Copies a folder recursively, without Python's cache files.
 fn copy_folder(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from).with_context(|| format!("read {}", from.display()))? {
@@ -151,11 +152,11 @@ fn copy_folder(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// `yamabiko-VERSION-ARCH-linux-gnu.tar.gz`: one folder; the same input makes the same bytes.
+/// Writes `yamabiko-VERSION-ARCH-linux-gnu.tar.gz` with one folder. The same input gives the same bytes.
 fn tarball(root: &Path, staging: &Path, out: &Path) -> Result<PathBuf> {
     let name = format!("yamabiko-{}-{}-linux-gnu", env!("CARGO_PKG_VERSION"), std::env::consts::ARCH);
     let path = out.join(format!("{name}.tar.gz"));
-    let moment = moment(root);
+    let modified_unix_s = modified_unix_s(root);
     let mut tar = Command::new("tar")
         .args([
             "--format=ustar",
@@ -165,7 +166,7 @@ fn tarball(root: &Path, staging: &Path, out: &Path) -> Result<PathBuf> {
             "--numeric-owner",
             "--mode=u+rw,go+r,go-w,a+X",
         ])
-        .arg(format!("--mtime=@{moment}"))
+        .arg(format!("--mtime=@{modified_unix_s}"))
         .args(["--exclude=./changelog.gz", "--transform", &format!("s,^\\.,{name},"), "-C"])
         .arg(staging)
         .args(["-cf", "-", "."])
@@ -182,8 +183,9 @@ fn tarball(root: &Path, staging: &Path, out: &Path) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// The moment that files in packages bear: SOURCE_DATE_EPOCH, or that of the last commit.
-fn moment(root: &Path) -> u64 {
+/// The modification time of files in packages, in seconds since 1970: SOURCE_DATE_EPOCH, or the time of the last
+/// commit.
+fn modified_unix_s(root: &Path) -> u64 {
     let given = std::env::var("SOURCE_DATE_EPOCH").ok().and_then(|text| text.parse().ok());
     let committed = || {
         let git = Command::new("git").current_dir(root).args(["log", "-1", "--format=%ct"]).output().ok()?;
@@ -192,7 +194,7 @@ fn moment(root: &Path) -> u64 {
     given.or_else(committed).unwrap_or(0)
 }
 
-/// The Debian package, by cargo-deb.
+/// Builds the Debian package with cargo-deb.
 fn deb(root: &Path, out: &Path) -> Result<PathBuf> {
     let known = Command::new("cargo").args(["deb", "--version"]).stderr(Stdio::null()).stdout(Stdio::null()).status();
     if !known.is_ok_and(|status| status.success()) {
@@ -210,24 +212,24 @@ fn deb(root: &Path, out: &Path) -> Result<PathBuf> {
     run_command(
         Command::new("cargo")
             .current_dir(root)
-            .env("SOURCE_DATE_EPOCH", moment(root).to_string())
+            .env("SOURCE_DATE_EPOCH", modified_unix_s(root).to_string())
             .args(["deb", "--no-build", "--no-strip", "--locked", "-p", "yamabiko", "--output"])
             .arg(&path),
     )?;
     Ok(path)
 }
 
-/// As Debian calls it.
+/// The machine's architecture by Debian's name.
 fn architecture() -> Result<String> {
-    let said = Command::new("dpkg").arg("--print-architecture").output().context("run dpkg")?;
-    Ok(String::from_utf8(said.stdout)?.trim().to_owned())
+    let output = Command::new("dpkg").arg("--print-architecture").output().context("run dpkg")?;
+    Ok(String::from_utf8(output.stdout)?.trim().to_owned())
 }
 
 fn run_command(command: &mut Command) -> Result<()> {
-    let said = format!("{command:?}");
-    let status = command.status().with_context(|| format!("run {said}"))?;
+    let command_line = format!("{command:?}");
+    let status = command.status().with_context(|| format!("run {command_line}"))?;
     if !status.success() {
-        bail!("{said}: {status}");
+        bail!("{command_line}: {status}");
     }
     Ok(())
 }

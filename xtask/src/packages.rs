@@ -1,7 +1,7 @@
-//! Makes a fresh Debian ready for the tests: finds out which packages are missing and installs those.
+//! Installs the Debian packages that the tests use and that are missing.
 //!
-//! Web servers start themselves when Debian installs them. Here they must not: a policy file (policy-rc.d) forbids
-//! it while the installation runs, and is taken away again afterwards, whatever happens.
+//! Debian starts web servers when it installs them. A policy file (policy-rc.d) forbids that during the installation,
+//! and is removed afterwards in any case.
 
 use std::process::{Command, Stdio};
 
@@ -11,14 +11,14 @@ use crate::rights::Rights;
 use crate::test::beside::Beside;
 use crate::test::{Extent, Options};
 
-/// A Debian package, and what the tests do with it.
+/// A Debian package, and what the tests use it for.
 struct Package(&'static str, &'static str);
 
-/// Everything the usual tests use that cargo does not bring.
+/// Packages that the tests without `--full` use.
 const PACKAGES: &[Package] = &[
     Package("nginx-light", "a real server under test"),
     Package("apache2", "the other real server under test"),
-    Package("apache2-utils", "ab: its requests through a path, and its output beside ours"),
+    Package("apache2-utils", "ab: its requests through a path, and its output compared with ours"),
     Package("gunicorn", "the application server of examples/directory, behind `serve --dynamic`"),
     Package("python3", "the model server of `capacity`, whose limit is known"),
     Package("php-cgi", "a FastCGI program behind `serve --dynamic`"),
@@ -28,12 +28,12 @@ const PACKAGES: &[Package] = &[
     Package("httperf", "an open-loop generator to compare with"),
     Package("wrk", "a closed-loop generator to compare with, and to fill a path"),
     Package("nghttp2-client", "h2load: a generator for HTTP/2 to compare with"),
-    Package("iperf3", "goodput and loss of links and of the lab's gateway, measured independently"),
+    Package("iperf3", "goodput and loss of links and of the emulated gateway, measured independently"),
     Package("tcpdump", "handshakes of a run, seen independently"),
     Package("tcptrace", "connections and retransmissions of a capture, computed independently"),
     Package("tshark", "HTTP requests of a capture, read independently"),
-    Package("iproute2", "ip and ss: what a run left behind, and what the kernel says of its sockets"),
-    Package("nftables", "rules that `gateway --setup` puts into the lab's gateway"),
+    Package("iproute2", "ip and ss: leftovers of a run, and the kernel's information about sockets"),
+    Package("nftables", "rules that `gateway --setup` adds to the emulated gateway"),
     Package("iputils-ping", "RTT and loss of a link, measured independently"),
     Package("fio", "what reads and writes under `disk`"),
     Package("curl", "an ordinary client at the far end of a path"),
@@ -51,7 +51,7 @@ const PACKAGES: &[Package] = &[
     Package("python3-venv", "where DuckDB, polars and an OpenTelemetry receiver go that read what we write"),
 ];
 
-/// What only the tests of `--full` use: programs and servers of all kinds, to be put under the tap.
+/// Packages that only the tests of `--full` use: programs and servers that run under the tap.
 const FULL_PACKAGES: &[Package] = &[
     Package("git", "a client under the tap: many requests, many processes"),
     Package("python3-requests", "a client under the tap"),
@@ -71,7 +71,7 @@ const FULL_PACKAGES: &[Package] = &[
     Package("golang-go", "a program that goes past libc"),
 ];
 
-/// Services that come with the packages and would start with the machine from now on.
+/// Services of the packages that would be started at boot.
 const SERVICES: &[(&str, &str)] = &[
     ("nginx-light", "nginx"),
     ("apache2", "apache2"),
@@ -87,10 +87,10 @@ const SERVICES: &[(&str, &str)] = &[
     ("postgresql", "postgresql"),
 ];
 
-/// Begins to install what is missing of what the usual tests need, or all of them, if anything is.
+/// Starts the installation of missing packages, of the tests in `options`.
 ///
 /// # Errors
-/// Not a Debian; something is missing and this user may not install it, or it is not to be installed.
+/// The system is not a Debian; or packages are missing, and the user or the options do not permit their installation.
 pub fn begin(rights: Rights, options: Options) -> Result<Option<Beside>> {
     let needed = needed(options.extent);
     let missing = missing(&needed)?;
@@ -119,7 +119,7 @@ fn needed(extent: Extent) -> Vec<&'static Package> {
     PACKAGES.iter().chain(more).collect()
 }
 
-/// Names of those that dpkg does not call installed.
+/// Names of the packages that are not installed, according to dpkg.
 fn missing(needed: &[&'static Package]) -> Result<Vec<&'static str>> {
     let names = needed.iter().map(|package| package.0);
     let output = Command::new("dpkg-query")
@@ -134,7 +134,7 @@ fn missing(needed: &[&'static Package]) -> Result<Vec<&'static str>> {
             names.collect::<Vec<_>>().join(" ")
         ),
     };
-    // It fails when it knows one of them not at all, and lists the others all the same.
+    // dpkg-query fails if one package is unknown, but lists the others.
     let installed = installed(&String::from_utf8_lossy(&output.stdout));
     Ok(names.filter(|name| !installed.iter().any(|known| known == name)).collect())
 }
@@ -143,11 +143,11 @@ fn installed(listing: &str) -> Vec<String> {
     listing.lines().filter_map(|line| line.strip_suffix(" installed")).map(str::to_owned).collect()
 }
 
-/// Where Debian looks whether a service may be started (invoke-rc.d(8)).
+/// The policy file that decides whether services may be started (invoke-rc.d(8)).
 const POLICY: &str = "/usr/sbin/policy-rc.d";
 
-/// Run by sh with the policy's path, the services and the packages. An own policy file of the machine is set aside
-/// and put back; what a killed run left is put right by the next.
+/// Shell script with the policy's path, the services and the packages as arguments. An existing policy file is moved
+/// aside and restored; the next run repairs the state after a kill.
 const INSTALL: &str = r##"
 set -eu
 policy=$1 services=$2
@@ -196,7 +196,7 @@ mod tests {
         assert!(needed(Extent::Usual).len() == PACKAGES.len());
     }
 
-    /// Runs the script with an apt-get that notes what the policy said and ends with `code`.
+    /// Runs the script with a fake apt-get that records the policy's exit status and exits with `code`.
     fn install(folder: &tempfile::TempDir, code: i32) -> (bool, String) {
         let at = |name: &str| folder.path().join(name);
         let (log, policy) = (at("log"), at("policy"));
@@ -235,7 +235,8 @@ mod tests {
         let (policy, aside) = (folder.path().join("policy"), folder.path().join("policy.set-aside"));
         let own = "#!/bin/sh\nexit 0\n";
         let ours = "#!/bin/sh\n# Put here by cargo xtask test; it may be removed.\nexit 101\n";
-        // Nothing happened before; killed while ours was in place; killed between setting aside and writing.
+        // A first run; after a kill while the policy was in place; after a kill between moving the existing file and
+        // writing.
         for (before, set_aside) in [(Some(own), None), (Some(ours), Some(own)), (None, Some(own))] {
             for (path, text) in [(&policy, before), (&aside, set_aside)] {
                 let _ = fs::remove_file(path);

@@ -1,6 +1,7 @@
-//! Makes ready what tests read our files with and Debian does not package: DuckDB, polars, a Jupyter kernel and an
-//! OpenTelemetry receiver (rotel), from PyPI. Versions are pinned in `crates/yamabiko/tests/readers/requirements.txt`;
-//! everything goes into `target/readers`, and is made again when that file changes.
+//! Installs the programs that tests use as readers of Yamabiko's files and that Debian does not package: DuckDB,
+//! polars, a Jupyter kernel and an OpenTelemetry receiver (rotel), from PyPI.
+//! `crates/yamabiko/tests/readers/requirements.txt` pins their versions. They are installed into `target/readers`,
+//! again after a change of that file.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -8,45 +9,46 @@ use std::{fs, io};
 
 use anyhow::{Context as _, Result, bail};
 
-/// What [`make_ready`] makes, under the target folder. Tests find it by the variable [`VARIABLE`], or there.
+/// Name of the folder below the target folder into which [`make_ready`] installs. Tests find it there, or by the
+/// variable [`VARIABLE`].
 pub const FOLDER: &str = "readers";
-/// Tells tests where that is.
+/// Environment variable with the path of the folder.
 pub const VARIABLE: &str = "YAMABIKO_READERS";
 
-/// Installs what is not there yet.
+/// Installs the readers unless they are installed already.
 ///
 /// # Errors
-/// A package cannot be had, or python3 is missing or fails: nothing is skipped.
+/// A package cannot be downloaded, or python3 is missing or fails.
 pub fn make_ready(root: &Path, target: &Path) -> Result<()> {
     let (sources, folder) = (root.join("crates/yamabiko/tests/readers"), target.join(FOLDER));
     fs::create_dir_all(&folder).with_context(|| format!("make {}", folder.display()))?;
     let requirements = sources.join("requirements.txt");
-    once(&folder.join("venv.stamp"), &[&requirements], || {
+    once_per_content(&folder.join("venv.stamp"), &[&requirements], || {
         let venv = folder.join("venv");
-        done(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&venv))?;
+        run_command(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&venv))?;
         let mut pip = Command::new(venv.join("bin/pip"));
-        // A wheel or nothing: no package's own code runs to install it.
+        // Wheels only: installing them runs no code of the packages.
         pip.args(["install", "--quiet", "--no-cache-dir", "--disable-pip-version-check", "--only-binary", ":all:"]);
-        done(pip.arg("--requirement").arg(&requirements))
+        run_command(pip.arg("--requirement").arg(&requirements))
     })
 }
 
-/// Does it, unless it was done with these files as they are.
-fn once(stamp: &Path, files: &[&Path], take: impl FnOnce() -> Result<()>) -> Result<()> {
+/// Calls `install` unless it succeeded before with the same content of these files.
+fn once_per_content(stamp: &Path, files: &[&Path], install: impl FnOnce() -> Result<()>) -> Result<()> {
     let read = |file: &&Path| fs::read_to_string(file).with_context(|| format!("read {}", file.display()));
-    let wanted = files.iter().map(read).collect::<Result<Vec<String>>>()?.concat();
+    let content = files.iter().map(read).collect::<Result<Vec<String>>>()?.concat();
     match fs::read_to_string(stamp) {
-        Ok(had) if had == wanted => return Ok(()),
+        Ok(had) if had == content => return Ok(()),
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             return Err(error).with_context(|| format!("read {}", stamp.display()));
         }
         _ => {}
     }
-    take()?;
-    fs::write(stamp, wanted).with_context(|| format!("write {}", stamp.display()))
+    install()?;
+    fs::write(stamp, content).with_context(|| format!("write {}", stamp.display()))
 }
 
-fn done(command: &mut Command) -> Result<()> {
+fn run_command(command: &mut Command) -> Result<()> {
     let status = command.stdin(Stdio::null()).status().with_context(|| format!("start {command:?}"))?;
     if status.success() { Ok(()) } else { bail!("{command:?}: {status}; its own words are above") }
 }
@@ -62,7 +64,7 @@ mod tests {
         let mut times = 0;
         let mut attempt = |text: &str, succeeds: bool| {
             fs::write(&file, text).unwrap();
-            let outcome = once(&stamp, &[&file], || {
+            let outcome = once_per_content(&stamp, &[&file], || {
                 times += 1;
                 if succeeds { Ok(()) } else { bail!("no") }
             });
@@ -72,6 +74,6 @@ mod tests {
         assert_eq!(attempt("one", true), (true, 2));
         assert_eq!(attempt("one", true), (true, 2));
         assert_eq!(attempt("two", true), (true, 3));
-        assert!(once(&stamp, &[&folder.path().join("missing")], || Ok(())).is_err());
+        assert!(once_per_content(&stamp, &[&folder.path().join("missing")], || Ok(())).is_err());
     }
 }

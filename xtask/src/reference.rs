@@ -1,4 +1,5 @@
-//! The pages of `docs/reference`. The tests that hold them to the definitions write them, too, where this variable asks for it.
+//! Generates the pages of `docs/reference`. The tests that compare the pages with the definitions write them if the
+//! variable [`UPDATE`] is set.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -8,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 
 const UPDATE: &str = "UPDATE_REFERENCE";
 
-/// A page, the package and the targets that have its test, and the test.
+/// Pages: the page, the package and the targets with its test, and the test's name.
 const PAGES: [(&str, &str, &str, &str); 2] = [
     ("docs/reference/plan.md", "plan", "--lib", "the_page_of_plan_keys_is_current"),
     ("docs/reference/options.md", "yamabiko", "--bins", "the_page_of_options_is_current"),
@@ -17,10 +18,10 @@ const PAGES: [(&str, &str, &str, &str); 2] = [
 /// Writes the pages.
 ///
 /// # Errors
-/// A page was not written; the old one is gone then, git has it.
+/// A page was not written. Its old version is then deleted; git has it.
 pub fn run(root: &Path) -> Result<()> {
     for (page, package, targets, test) in PAGES {
-        // `cargo test` also succeeds where the filter finds no test: a page that is there afterwards was written.
+        // `cargo test` also succeeds if the filter matches no test, so check that the page exists.
         let file = root.join(page);
         match std::fs::remove_file(&file) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error).context(format!("remove {page}")),

@@ -1,20 +1,20 @@
-//! Whether this run may act as root.
+//! Whether this program can run commands as root.
 
 use std::process::{Command, Stdio};
 
 /// How to become root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rights {
-    /// It is root.
+    /// This process runs as root.
     Root,
-    /// `sudo` lets it, without a password.
+    /// `sudo` works without a password.
     Sudo,
-    /// Not at all.
+    /// Neither.
     Ordinary,
 }
 
 impl Rights {
-    /// Finds out.
+    /// Determines how to become root.
     pub fn find() -> Self {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         if effective_user(&status) == Some(0) {
@@ -27,7 +27,7 @@ impl Rights {
         if quiet(Command::new("sudo").args(["-n", "true"])) { Rights::Sudo } else { Rights::Ordinary }
     }
 
-    /// A command that runs `program` as root, or as whoever this is.
+    /// A command that runs `program` as root if possible, otherwise as the current user.
     pub fn command(self, program: &str) -> Command {
         match self {
             Rights::Root | Rights::Ordinary => Command::new(program),
@@ -40,7 +40,7 @@ impl Rights {
     }
 }
 
-/// The second figure of the `Uid:` line of /proc/self/status.
+/// The effective user id: the second number of the `Uid:` line of /proc/self/status.
 fn effective_user(status: &str) -> Option<u32> {
     let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
     line.split_whitespace().nth(1)?.parse().ok()

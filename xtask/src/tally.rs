@@ -1,18 +1,18 @@
-//! Counting what passed and failed, from libtest's own summary lines.
+//! Counts passed and failed tests from libtest's summary lines.
 
-/// Tests counted.
+/// Counted tests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Ran and passed.
+    /// Passed tests.
     pub passed: usize,
-    /// Ran and failed.
+    /// Failed tests.
     pub failed: usize,
-    /// Did not run although they are there.
+    /// Ignored tests.
     pub ignored: usize,
 }
 
 impl Tally {
-    /// Adds what a line of output reports, if it is a summary line:
+    /// Adds the counts of a line of output, if it is a summary line:
     /// `test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.03s`.
     pub fn take(&mut self, line: &str) {
         let Some((_, summary)) = line.split_once("test result: ") else { return };
@@ -38,8 +38,8 @@ impl Tally {
         }
     }
 
-    /// What a step counts for in the end. A test that did not run is not one that passed, and a step whose program
-    /// failed counts as a failure even when no single test did.
+    /// The final counts of a step. An ignored test counts as failed, and a step whose program failed counts as a
+    /// failure even if no test failed.
     pub fn settle(self, succeeded: bool) -> Tally {
         let failed = self.failed + self.ignored;
         Tally { passed: self.passed, failed: if succeeded { failed } else { failed.max(1) }, ignored: 0 }

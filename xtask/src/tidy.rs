@@ -1,8 +1,8 @@
 //! Project rules that neither rustfmt nor clippy checks. Each violation is one line: file, line, reason.
 //!
-//! [`lines`] checks each source file, [`manifests`] the Cargo.toml files and the dependencies of crates, [`binaries`] that
-//! every test file belongs to a test binary, [`words`] that words of the old vocabulary are gone. [`source`] separates code
-//! from comments and literals.
+//! [`lines`] checks each source file, [`manifests`] the Cargo.toml files and the dependencies of crates, [`binaries`]
+//! that every test file belongs to a test binary, [`words`] that no words of the old vocabulary are used. [`source`]
+//! separates code from comments and literals.
 
 mod binaries;
 mod lines;

@@ -1,4 +1,4 @@
-//! What the command says, takes and refuses, as those see it who type it; without privilege.
+//! Arguments, output and error messages of the command; without privilege.
 #![allow(clippy::disallowed_methods, reason = "tests of the whole program wait for it")]
 
 #[path = "../../watch/tests/support/packets.rs"]

@@ -1,4 +1,4 @@
-//! Servers that misbehave in every way they can.
+//! Loads on servers that misbehave, by protocol violations, delays and false reports.
 #![allow(clippy::disallowed_methods, reason = "tests of the whole program wait for it")]
 
 mod support;

@@ -1,4 +1,4 @@
-//! Effects as real sockets see them, through real devices and the kernels' own UDP and TCP.
+//! Effects of the path, measured by real sockets through real devices and the kernel's UDP and TCP.
 #![allow(clippy::disallowed_methods, reason = "tests of real time wait for it")]
 
 mod support {
@@ -17,15 +17,15 @@ use schema::DropCause;
 use sys::clock::monotonic_ns;
 use testbed::topology::SERVER;
 
-use support::load_monitor::Sentinel;
+use support::load_monitor::LoadMonitor;
 use support::two_ends::{TwoEnds, assert_conserved, client_address};
 use support::workspace::{Workspace, str_of};
 
 const PORT: u16 = 9000;
 
-/// Sends numbered datagrams from the client at least `gap` apart, for `lasts`. Gives when each was sent, and when it
-/// arrived, where it did.
-fn probes(ends: &TwoEnds, gap: Duration, lasts: Duration) -> Vec<(u64, Option<u64>)> {
+/// Sends numbered datagrams from the client at least `gap` apart, for `duration`. Returns the time at which each was
+/// sent, and at which it arrived, if it did.
+fn probes(ends: &TwoEnds, gap: Duration, duration: Duration) -> Vec<(u64, Option<u64>)> {
     let (client, server) = (ends.client(PORT), ends.server(PORT));
     client.connect((SERVER, PORT)).unwrap();
     let sent_all = &AtomicBool::new(false);
@@ -33,20 +33,21 @@ fn probes(ends: &TwoEnds, gap: Duration, lasts: Duration) -> Vec<(u64, Option<u6
         let receiver = scope.spawn(move || {
             let mut arrived = Vec::new();
             let mut buffer = [0; 100];
-            // The first may be long under way, or in an outage; the end is when nothing more is sent and nothing comes any more.
-            let mut patience = 4;
-            while patience > 0 {
+            // The first datagram may have a long delay or be lost in an outage. Receiving ends when the sender has
+            // finished and no more datagrams arrive.
+            let mut remaining_timeouts = 4;
+            while remaining_timeouts > 0 {
                 let sending = !sent_all.load(Ordering::SeqCst);
                 match server.recv(&mut buffer) {
                     Ok(4) => arrived.push((u32::from_be_bytes(buffer[..4].try_into().unwrap()), monotonic_ns())),
                     Ok(_) => {}
                     Err(_) if sending => {}
-                    Err(_) => patience -= 1,
+                    Err(_) => remaining_timeouts -= 1,
                 }
             }
             arrived
         });
-        let end = monotonic_ns() + lasts.as_nanos() as u64;
+        let end = monotonic_ns() + duration.as_nanos() as u64;
         let mut sent = Vec::new();
         while monotonic_ns() < end {
             sent.push((monotonic_ns(), None));
@@ -72,7 +73,7 @@ fn gilbert_elliott_loss_comes_in_bursts() {
     // Runs are geometric with mean 1 / 0.25; five standard deviations of their mean.
     let (mean, deviation) = (lost as f64 / runs.len() as f64, 3.5 / (runs.len() as f64).sqrt());
     assert!((mean - 4.0).abs() < 5.0 * deviation, "mean run {mean} of {}", runs.len());
-    // Even loss of the same share would have runs of 1.08.
+    // Independent loss with the same share would have a mean run of 1.08.
     assert!(mean > 2.0, "{mean}");
     let counters = ends.end();
     assert_conserved(&counters);
@@ -95,8 +96,8 @@ fn a_rate_trace_delivers_packets_at_its_times() {
     let mut buffer = [0; 2000];
     let arrived: Vec<f64> = (0..100)
         .map(|_| {
-            server.recv(&mut buffer).expect("all arrive: the queue holds them");
-            // Half of the RTT lies behind the bottleneck.
+            server.recv(&mut buffer).expect("all packets arrive: the queue is long enough");
+            // Half of the RTT is after the bottleneck.
             (monotonic_ns() - ends.start_ns) as f64 / 1e6 - 5.0
         })
         .collect();
@@ -113,7 +114,8 @@ fn a_rate_trace_delivers_packets_at_its_times() {
     assert_conserved(&ends.end());
 }
 
-/// From the first packet lost to the last, and from the last received before to the first after, lies the outage.
+/// The outage is at least as long as from the first lost packet to the last, and at most as from the last packet before
+/// to the first after.
 #[test]
 fn an_outage_begins_and_ends_at_its_configured_times() {
     let ends = TwoEnds::new("rtt = \"10ms\"\nchanges = [{ at = \"1s\", for = \"500ms\", outage = true }]");
@@ -123,7 +125,7 @@ fn an_outage_begins_and_ends_at_its_configured_times() {
     let (&first, &last) = (lost.first().expect("an outage"), lost.last().unwrap());
     assert_eq!(lost.len(), last - first + 1, "one outage, without gaps");
     let ms = |number: usize| (seen[number].0 - start_ns) as f64 / 1e6;
-    // A packet that is sent just before may wait at the device for the path to read it.
+    // A packet sent just before the outage may wait at the device until the path reads it.
     let (begins, ends_at) = (1000.0, 1500.0);
     assert!(ms(first - 1) < begins + 0.1 && ms(first) > begins - 1.0 - READ_MS, "{} {}", ms(first - 1), ms(first));
     assert!(ms(last) < ends_at + 0.1 && ms(last + 1) > ends_at - 1.0 - READ_MS, "{} {}", ms(last), ms(last + 1));
@@ -144,7 +146,7 @@ fn a_handover_doubles_the_measured_rtt() {
         let mut delays: Vec<f64> = seen
             .iter()
             .filter(|(sent, _)| (from_ms..to_ms).contains(&((sent - start_ns) as f64 / 1e6)))
-            .map(|(sent, arrived)| (arrived.expect("nothing is lost") - sent) as f64 / 1e6)
+            .map(|(sent, arrived)| (arrived.expect("no packet is lost") - sent) as f64 / 1e6)
             .collect();
         delays.sort_by(f64::total_cmp);
         delays[delays.len() / 10]
@@ -157,7 +159,7 @@ fn a_handover_doubles_the_measured_rtt() {
 }
 
 /// The median RTT of small packets during a bulk TCP download, after it has settled.
-fn rtt_beside_a_stream(queue: &str) -> f64 {
+fn rtt_during_a_bulk_stream(queue: &str) -> f64 {
     let ends = TwoEnds::new(&format!("rtt = \"20ms\"\ndown = \"5Mbit\"\n{queue}"));
     let listener = ends.at_server(|| TcpListener::bind((SERVER, PORT))).unwrap();
     let stream = ends.at_client(|| TcpStream::connect((SERVER, PORT))).unwrap();
@@ -166,31 +168,31 @@ fn rtt_beside_a_stream(queue: &str) -> f64 {
     let mut into = stream;
     into.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
     let (client, server) = (ends.client(PORT), ends.server(PORT));
-    let over = AtomicBool::new(false);
+    let stop = AtomicBool::new(false);
     let mut rtts = std::thread::scope(|scope| {
         scope.spawn(|| {
             let block = [0; 16 << 10];
-            while !over.load(Ordering::Relaxed) {
+            while !stop.load(Ordering::Relaxed) {
                 let _ = from.write(&block);
             }
         });
         scope.spawn(|| {
             let mut block = [0; 64 << 10];
-            while !over.load(Ordering::Relaxed) {
+            while !stop.load(Ordering::Relaxed) {
                 let _ = into.read(&mut block);
             }
         });
-        scope.spawn(|| echo(&server, &over));
+        scope.spawn(|| echo(&server, &stop));
         // The stream fills the queue first; CoDel takes some hundred milliseconds to find its rate of drops.
         std::thread::sleep(Duration::from_secs(3));
         let to = SocketAddr::new(SERVER.into(), PORT);
-        // Enough of them, however busy the machine is; 60 a second would be usual.
+        // A busy machine needs longer for this number; 60 per second are usual.
         let rtts: Vec<f64> = (0..600u32)
             .filter_map(|number| {
                 let sent = monotonic_ns();
                 client.send_to(&number.to_be_bytes(), to).unwrap();
                 let mut buffer = [0; 4];
-                // One that was dropped, or an older one that is late, counts for nothing.
+                // A dropped packet, or a late older one, is not counted.
                 let rtt = match client.recv(&mut buffer) {
                     Ok(4) if buffer == number.to_be_bytes() => Some((monotonic_ns() - sent) as f64 / 1e6),
                     _ => None,
@@ -200,7 +202,7 @@ fn rtt_beside_a_stream(queue: &str) -> f64 {
             })
             .take(40)
             .collect();
-        over.store(true, Ordering::Relaxed);
+        stop.store(true, Ordering::Relaxed);
         rtts
     });
     assert_conserved(&ends.end());
@@ -209,9 +211,9 @@ fn rtt_beside_a_stream(queue: &str) -> f64 {
     rtts[rtts.len() / 2]
 }
 
-fn echo(server: &UdpSocket, over: &AtomicBool) {
+fn echo(server: &UdpSocket, stop: &AtomicBool) {
     let mut buffer = [0; 100];
-    while !over.load(Ordering::Relaxed) {
+    while !stop.load(Ordering::Relaxed) {
         if let Ok((length, from)) = server.recv_from(&mut buffer)
             && from.ip() == client_address()
         {
@@ -223,16 +225,16 @@ fn echo(server: &UdpSocket, over: &AtomicBool) {
 /// A bulk stream fills any queue; CoDel keeps the delay near its target of 5 ms.
 #[test]
 fn codel_keeps_the_queueing_delay_short() {
-    let sentinel = Sentinel::start();
-    let whole = rtt_beside_a_stream("queue = \"200ms\"");
-    let codel = rtt_beside_a_stream("queue = \"200ms\"\naqm = \"codel\"");
-    // A machine that does not let the stream run fills no queue.
-    let shown = format!("{codel} ms, with the whole queue {whole} ms");
-    assert!(whole >= 20.0 && codel >= 20.0, "never less than the distance: {shown}");
-    assert!(sentinel.disturbed() || whole > 100.0 && codel < 60.0, "20 ms of distance and a short queue: {shown}");
+    let monitor = LoadMonitor::start();
+    let drop_tail = rtt_during_a_bulk_stream("queue = \"200ms\"");
+    let codel = rtt_during_a_bulk_stream("queue = \"200ms\"\naqm = \"codel\"");
+    // On a busy machine the stream may not fill the queue.
+    let delays = format!("{codel} ms, with the drop-tail queue {drop_tail} ms");
+    assert!(drop_tail >= 20.0 && codel >= 20.0, "never less than the configured RTT: {delays}");
+    assert!(monitor.disturbed() || drop_tail > 100.0 && codel < 60.0, "an RTT of 20 ms and a short queue: {delays}");
 }
 
-/// The same through the command: times count from the start of the program, and the document names the cause.
+/// A change given as an option: times count from the start of the program, and the document names the cause.
 #[test]
 fn a_change_given_on_the_command_line_takes_effect() {
     let workspace = Workspace::new();
@@ -240,12 +242,12 @@ fn a_change_given_on_the_command_line_takes_effect() {
     let change = "500ms for 700ms: outage";
     let net = ["net", "--rtt", "10ms", "--change", change, "--json", str_of(&report), "--"];
     let ping = "ping -n -q -c 40 -i 0.05 -W 1 server";
-    let pinged = workspace.run(&[&net[..], &ping.split(' ').collect::<Vec<_>>()].concat());
-    assert_eq!(pinged.code, Some(0), "some came back: {pinged}");
+    let output = workspace.run(&[&net[..], &ping.split(' ').collect::<Vec<_>>()].concat());
+    assert_eq!(output.code, Some(0), "some replies arrive: {output}");
     let document: serde_json::Value = serde_json::from_slice(&std::fs::read(&report).unwrap()).unwrap();
     let lost = document["path"]["drops"]["outage"].as_u64().unwrap_or_else(|| panic!("no outage: {document}"));
-    // 700 ms of a ping each 50 ms, and those on the way back; a slow ping sends fewer.
-    assert!((4..=18).contains(&lost), "{lost} lost: {pinged}");
+    // One ping per 50 ms for 700 ms, and replies in transit; a slow ping program sends fewer.
+    assert!((4..=18).contains(&lost), "{lost} lost: {output}");
     let name = document["path"]["profile"].as_str().unwrap();
     assert!(name.ends_with("at 500ms for 700ms: outage"), "{name}");
 }

@@ -1,4 +1,4 @@
-//! The path, its ends and the vantage points, as other programs see them.
+//! The path, its ends and the vantage points, checked with other programs.
 #![allow(clippy::disallowed_methods, reason = "tests of the whole program wait for it")]
 
 mod support;

@@ -1,9 +1,9 @@
 //! `cargo xtask bench attack`: what each attack does to the other clients of `yamabiko serve`.
 //!
-//! The server has core 0, with one thread and its usual limits. The other clients are an open loop on core 1: what they
-//! wait is counted from when each request was due. The attackers share core 1 with them, at idle priority, so that they
-//! take what is left of it and no turn of the generator's. For each attack a fresh server: the others' response times
-//! without the attack, with it, and the server's memory.
+//! The server runs on core 0, with one thread and its default limits. The other clients are an open loop on core 1:
+//! response times count from the scheduled time of each request. The attackers share core 1 at idle priority, so
+//! that they use only CPU time that the generator does not need. Each attack has a new server. Results: the other
+//! clients' response times without and with the attack, and the server's memory.
 
 use std::io::{Read, Write};
 use std::net::SocketAddr;
@@ -19,7 +19,7 @@ use serde_json::Value;
 use super::rounds::median;
 use super::servers::{PORT, Running, Site, certificate, need, yamabiko};
 
-// The tests of `serve` use the same ones.
+// The tests of `serve` use the same attackers.
 #[path = "../../../crates/yamabiko/tests/support/attackers.rs"]
 #[allow(dead_code, reason = "the tests use the rest")]
 mod attackers;
@@ -27,16 +27,16 @@ mod attackers;
 use attackers::churn::{churn, prepare};
 use attackers::{ATTACKS, Target};
 
-/// The others: so many requests a second over so many connections, in phases of so many seconds.
+/// The other clients: rate, connections, and duration of each phase.
 const RATE: &str = "1000/s";
 const CONNECTIONS: &str = "32";
 const SECONDS: &str = "2s";
-/// Phases without and with each attack, turn and turn about.
+/// Number of phases without and with each attack, alternately.
 const ROUNDS: usize = 3;
-/// An attack takes this long to be in full swing; afterwards its remains are given the same.
-const SWING: Duration = Duration::from_millis(1500);
+/// Time for an attack to reach its full strength, and for the server to recover afterwards.
+const SETTLING_TIME: Duration = Duration::from_millis(1500);
 
-/// The name under which the directory that changes is listed.
+/// Name in the table of the attack by a changing directory.
 const CHURN: &str = "directory";
 
 /// Runs the bench and prints it.
@@ -48,7 +48,7 @@ pub fn run() -> Result<()> {
     std::fs::write(site.path("20m.bin"), vec![b'b'; 20 << 20])?;
     certificate(site.path("").as_path())?;
     println!(
-        "others: {RATE} for 10 KiB over {CONNECTIONS} persistent connections; medians of {ROUNDS} phases of {SECONDS} \
+        "other clients: {RATE} for 10 KiB over {CONNECTIONS} persistent connections; medians of {ROUNDS} phases of {SECONDS} \
          without and with the attack\n"
     );
     println!(
@@ -66,7 +66,7 @@ pub fn run() -> Result<()> {
     Ok(())
 }
 
-/// One attack: its line of the table, and what became of the attackers.
+/// Measures one attack; returns its line of the table, and the attackers' tally.
 fn measure(yamabiko: &Path, site: &Site, name: &str, tls: bool) -> Result<(String, String)> {
     let (folder, secure) = (site.path(""), ["certificate.pem", "key.pem"].map(|name| site.path(name)));
     let mut command = format!("exec {} serve {} --listen 127.0.0.1:{PORT}", yamabiko.display(), folder.display());
@@ -78,18 +78,18 @@ fn measure(yamabiko: &Path, site: &Site, name: &str, tls: bool) -> Result<(Strin
     let url = format!("{scheme}://127.0.0.1:{PORT}/10k.bin");
     let (mut without, mut with, mut tally) = (Vec::new(), Vec::new(), String::new());
     let mut busy_with = Vec::new();
-    others(yamabiko, &url)?;
+    measure_other_clients(yamabiko, &url)?;
     for _ in 0..ROUNDS {
-        without.push(others(yamabiko, &url)?);
-        let attack = (name != "none").then(|| Attacking::start(name, &folder)).transpose()?;
-        std::thread::sleep(SWING);
-        let before = busy()?;
-        with.push(others(yamabiko, &url)?);
-        busy_with.push(share(before, busy()?));
+        without.push(measure_other_clients(yamabiko, &url)?);
+        let attack = (name != "none").then(|| AttackProcess::start(name, &folder)).transpose()?;
+        std::thread::sleep(SETTLING_TIME);
+        let before = cpu0_times()?;
+        with.push(measure_other_clients(yamabiko, &url)?);
+        busy_with.push(busy_share(before, cpu0_times()?));
         if let Some(attack) = attack {
             tally = attack.stop()?;
         }
-        std::thread::sleep(SWING);
+        std::thread::sleep(SETTLING_TIME);
     }
     let of = |phases: &[Phase], what: fn(&Phase) -> f64| median(&phases.iter().map(what).collect::<Vec<_>>());
     let (p99_before, p99_with) = (of(&without, |phase| phase.p99_us), of(&with, |phase| phase.p99_us));
@@ -105,14 +105,14 @@ fn measure(yamabiko: &Path, site: &Site, name: &str, tls: bool) -> Result<(Strin
     Ok((line, tally))
 }
 
-/// What one phase of the others came to.
+/// Results of one phase of the other clients.
 struct Phase {
     p50_us: f64,
     p99_us: f64,
     failed: u64,
 }
 
-fn others(yamabiko: &Path, url: &str) -> Result<Phase> {
+fn measure_other_clients(yamabiko: &Path, url: &str) -> Result<Phase> {
     let output = Command::new("taskset")
         .args(["-c", "1"])
         .arg(yamabiko)
@@ -128,10 +128,10 @@ fn others(yamabiko: &Path, url: &str) -> Result<Phase> {
     Ok(Phase { p50_us: time("p50"), p99_us: time("p99"), failed })
 }
 
-/// An attack in a process of its own; ended when dropped.
-struct Attacking(Child);
+/// An attack in a process of its own, killed when dropped.
+struct AttackProcess(Child);
 
-impl Attacking {
+impl AttackProcess {
     fn start(name: &str, folder: &Path) -> Result<Self> {
         let own = std::env::current_exe()?;
         let child = Command::new("taskset")
@@ -142,37 +142,37 @@ impl Attacking {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
-        Ok(Attacking(child))
+        Ok(AttackProcess(child))
     }
 
-    /// Ends it; its tally.
+    /// Ends the attack; returns its tally.
     fn stop(mut self) -> Result<String> {
         drop(self.0.stdin.take());
         let mut tally = String::new();
-        self.0.stdout.take().context("piped")?.read_to_string(&mut tally)?;
+        self.0.stdout.take().context("stdout is piped")?.read_to_string(&mut tally)?;
         self.0.wait()?;
         Ok(tally.trim().to_owned())
     }
 }
 
-impl Drop for Attacking {
+impl Drop for AttackProcess {
     fn drop(&mut self) {
-        // Ended already, or the bench failed meanwhile.
+        // An error means that the process has exited already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// `xtask attack NAME ADDRESS FOLDER`: attacks until its standard input ends, and prints what came of it.
+/// `xtask attack NAME ADDRESS FOLDER`: attacks until standard input ends, and prints the tally.
 ///
 /// # Errors
-/// There is no such attack, or the folder cannot be changed.
+/// The attack is unknown, or the folder cannot be changed.
 pub fn attack(name: &str, address: &str, folder: &str) -> Result<()> {
     let stop = Arc::new(AtomicBool::new(false));
-    let told = Arc::clone(&stop);
+    let stop_requested = Arc::clone(&stop);
     std::thread::spawn(move || {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
-        told.store(true, Ordering::Relaxed);
+        stop_requested.store(true, Ordering::Relaxed);
     });
     let tally = if name == CHURN {
         let secret = tempfile::NamedTempFile::new()?;
@@ -182,19 +182,19 @@ pub fn attack(name: &str, address: &str, folder: &str) -> Result<()> {
         }
         format!("{} versions", churn(&folder, secret.path(), &stop)?)
     } else {
-        let Some(attack) = attackers::named(name) else { bail!("there is no attack `{name}`") };
+        let Some(attack) = attackers::named(name) else { bail!("unknown attack `{name}`") };
         let address: SocketAddr = address.parse()?;
         let (small, big) = ("/10k.bin".into(), "/20m.bin".into());
-        // 40 addresses; what is left of this process's descriptors is for itself.
-        attack.run(&Target { address, small, big, sources: 40, members_max: 19_900 }, &stop).to_string()
+        // 40 addresses; the rest of the descriptor limit is for this process itself.
+        attack.run(&Target { address, small, big, sources: 40, max_concurrent: 19_900 }, &stop).to_string()
     };
-    // Whoever asked may be gone.
+    // The parent process may have exited.
     let _ = writeln!(std::io::stdout(), "{tally}");
     Ok(())
 }
 
-/// Time that core 0 was not idle, and all its time, in clock ticks.
-fn busy() -> Result<(f64, f64)> {
+/// Busy time and total time of core 0, in clock ticks.
+fn cpu0_times() -> Result<(f64, f64)> {
     let stat = std::fs::read_to_string("/proc/stat")?;
     let line = stat.lines().find_map(|line| line.strip_prefix("cpu0 ")).context("/proc/stat has no cpu0")?;
     let ticks: Vec<f64> = line.split_whitespace().filter_map(|ticks| ticks.parse().ok()).collect();
@@ -202,11 +202,11 @@ fn busy() -> Result<(f64, f64)> {
     Ok((all - ticks[3] - ticks[4], all))
 }
 
-fn share(before: (f64, f64), after: (f64, f64)) -> f64 {
+fn busy_share(before: (f64, f64), after: (f64, f64)) -> f64 {
     (after.0 - before.0) / (after.1 - before.1).max(1.0)
 }
 
-/// The most memory a process ever had resident.
+/// Peak resident memory of a process in KiB.
 fn peak_kib(pid: i32) -> Result<f64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("no VmHWM")?;

@@ -1,13 +1,13 @@
-//! `cargo xtask bench capacity`: is the capacity that is found the one that is there, and found again?
+//! `cargo xtask bench capacity`: accuracy and repeatability of measured capacities.
 //!
-//! 1. A server whose capacity is known (`examples/model-server`, 200/s): ten searches; in how many the answer is within 3 %, and in how many
-//!    the interval holds the truth. The same with its faults: what is named.
-//! 2. nginx, Apache (prefork and event) and a Python application, each held to 20 % of a core, nginx to 5 %: five searches of one command, how far apart
-//!    they are, and what httperf finds with a ladder of rates by hand through the same lab.
-//! 3. Apache prefork at Koshien's distances, held to more than nearby: what is predicted to bind it, and what binds it.
+//! 1. A server of known capacity (`examples/model-server`, 200/s): ten searches; how many results are within 3 %, and
+//!    how many intervals contain the true capacity. The same server with its faults: what the results report.
+//! 2. nginx, Apache (prefork and event) and a Python application, each limited to 20 % of a core, nginx to 5 %: five
+//!    searches with one command, their spread, and the result of httperf with a ladder of rates in the same testbed.
+//! 3. Apache prefork over the Koshien profile, with a higher CPU limit: predicted and measured bottleneck.
 //!
-//! Trials are of `--seconds`, or of 2,000 requests where that is longer. Searches of the first and the third part are `--quick`. The whole takes some
-//! two hours; `--only` takes one part of it.
+//! Trials last `--seconds`, or 2,000 requests if that is longer. The first and third part use `--quick`. The bench
+//! takes about two hours; `--only` runs one part.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,77 +20,82 @@ use super::extent::{Extent, only};
 use super::rounds::median;
 use super::servers::{PORT, Site, yamabiko};
 
-/// Searches of each server, and the length of their trials.
+/// Default number of searches of each server, and length of their trials.
 const USUAL: Extent = Extent { rounds: 5, seconds: 20 };
-/// What `--only` knows.
+/// Names of the parts for `--only`.
 const PARTS: [&str; 7] = ["known", "faults", "nginx", "prefork", "event", "gunicorn", "distances"];
-/// What the model carries.
+/// Capacity of the model server per second.
 const KNOWN: f64 = 200.0;
 const OBJECTIVE: &str = "p99 < 200ms, errors < 0.1%";
-/// What each server is held to; nginx to less, or the client would be the limit: within a fifth of a core it carries more than half of what
-/// a client can make that opens a connection for each request.
+/// CPU limit of each server. nginx has a lower one, since with 20 % of a core its capacity is more than half of what a
+/// client with a connection per request can offer.
 const SHARE: &str = "20%";
 const SHARE_OF_NGINX: &str = "5%";
-/// Far away it has what it needs, so that its number of workers can be what binds: as Apache has it if nobody says otherwise.
+/// CPU limit over the Koshien profile: high enough that the number of workers, Apache's default, can be the bottleneck.
 const SHARE_OF_FAR: &str = "50%";
 const WORKERS: u32 = 256;
 const OBJECTIVE_FAR: &str = "p90 < 3s, errors < 1%";
-/// The ladder by hand: shares of the answer, each for so long.
-const STEPS: [f64; 11] = [0.85, 0.875, 0.90, 0.925, 0.95, 0.975, 1.0, 1.025, 1.05, 1.075, 1.1];
+/// httperf's ladder: rates as shares of the measured capacity, and the duration of each.
+const LADDER: [f64; 11] = [0.85, 0.875, 0.90, 0.925, 0.95, 0.975, 1.0, 1.025, 1.05, 1.075, 1.1];
 const STEP_S: u64 = 10;
-const WARM_S: u64 = 4;
+const WARMUP_S: u64 = 4;
 
 /// Runs the bench at its usual length and prints it.
 pub fn run() -> Result<()> {
     run_with(&[])
 }
 
-/// Runs the bench with the options as typed and prints it.
+/// Runs the bench with these options and prints it.
 ///
 /// # Errors
-/// An option that there is not; something that could not be measured.
+/// An unknown option, or a failed measurement.
 pub fn run_with(words: &[&str]) -> Result<()> {
-    let (picked, words) = only(words, &PARTS)?;
-    let wanted = |part: &str| picked.is_none_or(|picked| picked == part);
+    let (selected, words) = only(words, &PARTS)?;
+    let is_selected = |part: &str| selected.is_none_or(|selected| selected == part);
     let extent = USUAL.changed_by(&words)?;
     let yamabiko = yamabiko()?;
-    if wanted("known") {
+    if is_selected("known") {
         known(&yamabiko, extent)?;
     }
-    if wanted("faults") {
+    if is_selected("faults") {
         faults(&yamabiko, extent)?;
     }
-    if matches!(picked, Some("known" | "faults")) {
+    if matches!(selected, Some("known" | "faults")) {
         return Ok(());
     }
     let site = Site::new()?;
     let scratch = tempfile::Builder::new().prefix("yamabiko-capacity-").tempdir()?;
     use std::os::unix::fs::PermissionsExt;
-    // Their workers are other users.
+    // The workers run as other users.
     fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o755))?;
     let prefork = apache(scratch.path(), "prefork", &site)?;
     let servers = [
-        Held { part: "nginx", share: SHARE_OF_NGINX, server: site.nginx(), page: "/10k.bin" },
-        Held { part: "prefork", share: SHARE, server: prefork.clone(), page: "/10k.bin" },
-        Held { part: "event", share: SHARE, server: apache(scratch.path(), "event", &site)?, page: "/10k.bin" },
-        Held { part: "gunicorn", share: SHARE, server: gunicorn(scratch.path())?, page: "/" },
+        LimitedServer { part: "nginx", share: SHARE_OF_NGINX, server: site.nginx(), page: "/10k.bin" },
+        LimitedServer { part: "prefork", share: SHARE, server: prefork.clone(), page: "/10k.bin" },
+        LimitedServer {
+            part: "event",
+            share: SHARE,
+            server: apache(scratch.path(), "event", &site)?,
+            page: "/10k.bin",
+        },
+        LimitedServer { part: "gunicorn", share: SHARE, server: gunicorn(scratch.path())?, page: "/" },
     ];
-    if servers.iter().any(|server| wanted(server.part)) {
+    if servers.iter().any(|server| is_selected(server.part)) {
         println!(
-            "\nHeld to {SHARE} of a core (nginx to {SHARE_OF_NGINX}), {OBJECTIVE}, one connection per request, {} searches each",
+            "\nLimited to {SHARE} of a core (nginx to {SHARE_OF_NGINX}), {OBJECTIVE}, one connection per request, {} searches each",
             extent.rounds
         );
     }
-    for held in servers.iter().filter(|server| wanted(server.part)) {
-        one(&yamabiko, held, extent)?;
+    for limited in servers.iter().filter(|server| is_selected(server.part)) {
+        measure_server(&yamabiko, limited, extent)?;
     }
-    if wanted("distances") {
+    if is_selected("distances") {
         distances(&yamabiko, &prefork, extent)?;
     }
     Ok(())
 }
 
-/// One search; its document whatever its verdict.
+/// Runs one search; returns its document, whatever the verdict.
 fn search(yamabiko: &Path, server: &str, page: &str, extent: Extent, more: &[&str]) -> Result<Value> {
     let trial = format!("{}s", extent.seconds);
     let output = Command::new(yamabiko)
@@ -111,7 +116,7 @@ fn search(yamabiko: &Path, server: &str, page: &str, extent: Extent, more: &[&st
     serde_json::from_slice(&output.stdout).with_context(|| String::from_utf8_lossy(&output.stderr).trim().to_owned())
 }
 
-/// Why it is not valid.
+/// The checks because of which a result is not valid.
 fn doubts(document: &Value) -> String {
     let checks = document["validity"]["checks"].as_array().map(Vec::as_slice).unwrap_or_default();
     let failed = checks.iter().filter(|check| check["state"] == "failed");
@@ -175,17 +180,17 @@ fn faults(yamabiko: &Path, extent: Extent) -> Result<()> {
     Ok(())
 }
 
-/// A server that is held to a share of a core.
-struct Held {
-    /// What `--only` knows it by.
+/// A server with a CPU limit.
+struct LimitedServer {
+    /// Name for `--only`.
     part: &'static str,
     share: &'static str,
     server: String,
     page: &'static str,
 }
 
-fn one(yamabiko: &Path, held: &Held, extent: Extent) -> Result<()> {
-    let Held { part: name, share, server, page } = held;
+fn measure_server(yamabiko: &Path, limited: &LimitedServer, extent: Extent) -> Result<()> {
+    let LimitedServer { part: name, share, server, page } = limited;
     let searches = extent.rounds.to_string();
     let words = [
         "--slo",
@@ -212,48 +217,48 @@ fn one(yamabiko: &Path, held: &Held, extent: Extent) -> Result<()> {
         doubts(&document),
         found
             .iter()
-            .map(|&(rate, which)| format!("{rate:.1}{}", beside(&document, which)))
+            .map(|&(rate, which)| format!("{rate:.1}{}", cost_and_cpu_speed(&document, which)))
             .collect::<Vec<_>>()
             .join(", ")
     );
     let rates: Vec<f64> = found.iter().map(|&(rate, _)| rate).collect();
     let middle = median(&rates);
     let (low, high) = rates.iter().fold((f64::INFINITY, 0.0_f64), |(low, high), &rate| (low.min(rate), high.max(rate)));
-    let by_hand = ladder(yamabiko, held, middle)?;
+    let httperf_rate = ladder(yamabiko, limited, middle)?;
     println!(
         "{name}: {middle:.1}/s, all {} within {:.1} %; interval {} .. {}; httperf by hand: {}",
         rates.len(),
         100.0 * (high / low - 1.0),
         document["capacity"]["interval"][0],
         document["capacity"]["interval"][1],
-        by_hand
+        httperf_rate
     );
     Ok(())
 }
 
-/// What a request cost in the trials of a search, and how fast the machine was then: medians.
-fn beside(document: &Value, search: u64) -> String {
+/// Medians of the CPU time per request in the trials of a search, and of the CPU speed probe.
+fn cost_and_cpu_speed(document: &Value, search: u64) -> String {
     let trials = document["capacity"]["trials"].as_array().map(Vec::as_slice).unwrap_or_default();
     let trials: Vec<&Value> =
         trials.iter().filter(|trial| trial["search"] == search && trial["verdict"] != "void").collect();
     let of =
         |figure: &dyn Fn(&Value) -> Option<f64>| -> Vec<f64> { trials.iter().copied().filter_map(figure).collect() };
     let cost = of(&|trial| Some(trial["server"]["cpu_cores"].as_f64()? / trial["achieved_rate_per_s"].as_f64()?));
-    let pace = of(&|trial| trial["cpu_probe_ns"].as_f64());
-    if cost.is_empty() || pace.is_empty() {
+    let probe = of(&|trial| trial["cpu_probe_ns"].as_f64());
+    if cost.is_empty() || probe.is_empty() {
         return String::new();
     }
-    format!(" ({:.1} us each, pace {:.2} us)", 1e6 * median(&cost), median(&pace) / 1e3)
+    format!(" ({:.1} us each, CPU probe {:.2} us)", 1e6 * median(&cost), median(&probe) / 1e3)
 }
 
-/// httperf's steps through the same lab: the highest rate at which it had 99 % of its replies, none late. Each has a server of its own, which
-/// is cold: so a second httperf, at a third of the rate, goes before it.
-fn ladder(yamabiko: &Path, Held { share, server, page, .. }: &Held, around: f64) -> Result<String> {
+/// Runs httperf's ladder through the same testbed; returns the highest rate with 99 % of the replies, none of them
+/// late. Each step has a new server, which another httperf at a third of the rate warms up.
+fn ladder(yamabiko: &Path, LimitedServer { share, server, page, .. }: &LimitedServer, around: f64) -> Result<String> {
     if Command::new("httperf").arg("--version").output().is_err() {
         return Ok("not installed".to_owned());
     }
-    let mut held = None;
-    for step in STEPS {
+    let mut limited = None;
+    for step in LADDER {
         let rate = step * around;
         let load = |rate: f64, seconds: u64| {
             let connections = (rate * seconds as f64).ceil();
@@ -261,24 +266,25 @@ fn ladder(yamabiko: &Path, Held { share, server, page, .. }: &Held, around: f64)
                 "httperf --hog --timeout 0.2 --server server --port {PORT} --num-calls 1 --uri {page} --rate {rate:.2} --num-conns {connections}"
             )
         };
-        let script = format!("{} > /dev/null; exec {}", load(rate / 3.0, WARM_S), load(rate, STEP_S));
+        let script = format!("{} > /dev/null; exec {}", load(rate / 3.0, WARMUP_S), load(rate, STEP_S));
         let output = Command::new(yamabiko)
             .args(["net", "--server", server, "--server-cpu", share, "--", "sh", "-c", &script])
             .output()
             .context("httperf through yamabiko net")?;
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        let errors = said.lines().find_map(|line| line.strip_prefix("Errors: total ")?.split_whitespace().next());
+        let report = String::from_utf8_lossy(&output.stdout).into_owned();
+        let errors = report.lines().find_map(|line| line.strip_prefix("Errors: total ")?.split_whitespace().next());
         let errors: f64 = errors.and_then(|count| count.parse().ok()).with_context(|| {
-            format!("httperf said nothing of errors: {said}{}", String::from_utf8_lossy(&output.stderr))
+            format!("httperf reports no errors: {report}{}", String::from_utf8_lossy(&output.stderr))
         })?;
         if errors <= 0.01 * rate * STEP_S as f64 {
-            held = Some(rate);
+            limited = Some(rate);
         }
     }
-    Ok(held.map_or_else(|| "no step held".to_owned(), |rate| format!("{rate:.1}/s is the last step that held")))
+    Ok(limited.map_or_else(|| "no step held".to_owned(), |rate| format!("{rate:.1}/s is the last step that held")))
 }
 
-/// First what is predicted at Koshien's distances, from loads nearby and one light load there; then the search.
+/// Predicts the capacity over the Koshien profile, from loads without a path and one light load over the profile; then
+/// searches it.
 fn distances(yamabiko: &Path, prefork: &str, extent: Extent) -> Result<()> {
     println!("\nApache prefork, 10 KiB, one connection per request, {OBJECTIVE_FAR}");
     let url = format!("http://server:{PORT}/10k.bin");
@@ -308,7 +314,7 @@ fn distances(yamabiko: &Path, prefork: &str, extent: Extent) -> Result<()> {
         "--close",
         "--clients",
         "500",
-        // It starts its workers one by one, twice as many each second.
+        // Apache starts its workers gradually, twice as many each second.
         "--warmup",
         "20s",
         "--path",
@@ -330,7 +336,7 @@ fn distances(yamabiko: &Path, prefork: &str, extent: Extent) -> Result<()> {
     Ok(())
 }
 
-/// An Apache with one of its multi-processing modules, its own limits, in a folder of its own.
+/// Command of an Apache with this multi-processing module and its default limits, in a folder of its own.
 fn apache(scratch: &Path, module: &str, site: &Site) -> Result<String> {
     let folder: PathBuf = scratch.join(module);
     fs::create_dir_all(&folder)?;
@@ -359,7 +365,7 @@ fn apache(scratch: &Path, module: &str, site: &Site) -> Result<String> {
     Ok(format!("exec apache2 -DFOREGROUND -f {}", file.display()))
 }
 
-/// A Python application under gunicorn, two workers.
+/// Command of a Python application under gunicorn with two workers.
 fn gunicorn(scratch: &Path) -> Result<String> {
     let application = "def application(environ, start):\n    body = ('\\n'.join(str(n * n) for n in range(500))).encode()\n    \
                        start('200 OK', [('Content-Type', 'text/plain'), ('Content-Length', str(len(body)))])\n    return [body]\n";

@@ -1,12 +1,12 @@
-//! `cargo xtask bench compare [--rounds N] [--seconds N]`: whether `yamabiko compare` cries wolf, and whether it sees 5
-//! %.
+//! `cargo xtask bench compare [--rounds N] [--seconds N]`: false positives of `yamabiko compare`, and whether it
+//! detects a difference of 5 %.
 //!
-//! A server is compared with itself, again and again, each time with another seed: at 95 % one comparison in twenty
-//! shows a difference that is none. Half of them are nginx in an open loop, where the mean response time decides, half
-//! this program's server in a closed one, where the carried rate does; both are held to a share of a core, so that the
-//! client is never the limit. Then the model server (`examples/model-server`) with one whose requests take 5 % longer,
-//! in an open loop and in a closed one. Each comparison is of six blocks of four runs, and nothing is widened.
-//! `--only` takes one of the four.
+//! A server is compared with itself repeatedly, each time with another seed: at 95 % confidence one comparison in
+//! twenty reports a false difference. Half of the comparisons are of nginx in an open loop, by the mean response time,
+//! half of this program's server in a closed loop, by the achieved rate; both have a CPU limit, so that the client is
+//! never the limit. Then the model server (`examples/model-server`) is compared with one whose requests take 5 %
+//! longer, in an open and in a closed loop. Each comparison has six blocks of four runs, without additional blocks.
+//! `--only` runs one of the four parts.
 
 use std::path::Path;
 use std::process::Command;
@@ -17,25 +17,25 @@ use schema::{CompareDocument, CompareVerdict, Verdict};
 use super::extent::{Extent, only};
 use super::servers::{PORT, Site, need, yamabiko};
 
-/// Comparisons of a server with itself, each way of loading it, and the length of a run.
+/// Default number of comparisons of a server with itself, for each kind of load, and length of a run.
 const USUAL_EXTENT: Extent = Extent { rounds: 10, seconds: 1 };
-/// Comparisons with the slower server, each way of loading it.
+/// Number of comparisons with the slower server, for each kind of load.
 const SLOWER_ROUNDS: usize = 3;
-/// What each server is held to.
+/// CPU limit of each server.
 const SHARE: &str = "20%";
-/// The blocks of a comparison that count, where none is disturbed.
+/// Number of counted blocks of a comparison.
 const BLOCKS: &str = "6";
 
-/// One of the four.
+/// One of the four parts.
 struct Part {
-    /// What `--only` knows it by.
+    /// Name for `--only`.
     name: &'static str,
     about: &'static str,
     servers: [String; 2],
     path: &'static str,
     load: &'static [&'static str],
     rounds: usize,
-    /// Its runs are so many times as long.
+    /// Factor of the length of its runs.
     longer: u64,
 }
 
@@ -44,33 +44,33 @@ pub fn run() -> Result<()> {
     run_with(&[])
 }
 
-/// Runs the bench with the options as typed and prints it.
+/// Runs the bench with these options and prints it.
 ///
 /// # Errors
-/// An option that there is not; something that could not be measured.
+/// An unknown option, or a failed measurement.
 pub fn run_with(words: &[&str]) -> Result<()> {
-    let (picked, words) = only(words, &["open", "closed", "slower-open", "slower-closed"])?;
+    let (selected, words) = only(words, &["open", "closed", "slower-open", "slower-closed"])?;
     let extent = USUAL_EXTENT.changed_by(&words)?;
     need("nginx")?;
     let (program, site) = (yamabiko()?, Site::new()?);
     println!("{BLOCKS} blocks of four runs each, servers held to {SHARE} of a core");
     for part in parts(&program, &site, extent) {
-        if picked.is_some_and(|picked| picked != part.name) {
+        if selected.is_some_and(|selected| selected != part.name) {
             continue;
         }
         let duration = format!("{}s", extent.seconds * part.longer);
         println!("\n{}: {}; runs of {duration}", part.name, part.about);
         let url = format!("http://server:{PORT}{}", part.path);
         let load = [part.load, &["-d", &duration]].concat();
-        let mut told = Tally::default();
+        let mut tally = Tally::default();
         for seed in 1..=part.rounds {
             let document = compare(&program, &part.servers, &url, &load, seed)?;
-            told.add(&document);
+            tally.add(&document);
             println!("  {seed:>2}  {}", line(&document));
         }
         println!(
-            "  a difference shown in {} of {} comparisons; {} more were not valid",
-            told.shown, told.valid, told.not_valid
+            "  a difference reported in {} of {} comparisons; {} more were not valid",
+            tally.differences, tally.valid, tally.not_valid
         );
     }
     Ok(())
@@ -89,7 +89,7 @@ fn parts(program: &Path, site: &Site, extent: Extent) -> [Part; 4] {
     [
         part(
             "open",
-            "nginx beside itself, 10 KB, open loop of 1,000/s: mean response time",
+            "nginx and itself, 10 KB, open loop of 1,000/s: mean response time",
             [site.nginx(), site.nginx()],
             "/10k.bin",
             &["-r", "1000/s"],
@@ -98,7 +98,7 @@ fn parts(program: &Path, site: &Site, extent: Extent) -> [Part; 4] {
         ),
         part(
             "closed",
-            "yamabiko serve beside itself, 10 KB, closed loop of 16 connections: carried rate",
+            "yamabiko serve and itself, 10 KB, closed loop of 16 connections: achieved rate",
             [own.clone(), own],
             "/10k.bin",
             &["-c", "16"],
@@ -107,7 +107,7 @@ fn parts(program: &Path, site: &Site, extent: Extent) -> [Part; 4] {
         ),
         part(
             "slower-open",
-            "the model server, 20 ms a request, beside one of 21 ms; open loop of 100/s: mean response time",
+            "the model server, 20 ms per request, and one with 21 ms; open loop of 100/s: mean response time",
             slower.clone(),
             "/",
             &["-r", "100/s"],
@@ -116,8 +116,8 @@ fn parts(program: &Path, site: &Site, extent: Extent) -> [Part; 4] {
         ),
         part(
             "slower-closed",
-            // A run's rate is known to 4 requests.
-            "the same in a closed loop of 4 connections: carried rate",
+            // The rate of a run is exact to 4 requests.
+            "the same in a closed loop of 4 connections: achieved rate",
             slower,
             "/",
             &["-c", "4"],
@@ -129,13 +129,13 @@ fn parts(program: &Path, site: &Site, extent: Extent) -> [Part; 4] {
 
 #[derive(Default)]
 struct Tally {
-    shown: u32,
+    differences: u32,
     valid: u32,
     not_valid: u32,
 }
 
 impl Tally {
-    /// A suspect comparison says as much of the interval as a valid one.
+    /// Adds a comparison. The interval of a suspect comparison counts like that of a valid one.
     fn add(&mut self, document: &CompareDocument) {
         if document.validity.verdict == Verdict::Invalid {
             self.not_valid += 1;
@@ -143,7 +143,7 @@ impl Tally {
         }
         self.valid += 1;
         let verdict = document.compare.headline().map(|metric| metric.verdict);
-        self.shown += u32::from(matches!(verdict, Some(CompareVerdict::Less | CompareVerdict::More)));
+        self.differences += u32::from(matches!(verdict, Some(CompareVerdict::Less | CompareVerdict::More)));
     }
 }
 
@@ -177,13 +177,13 @@ fn line(document: &CompareDocument) -> String {
     let figures = compare.headline().and_then(|metric| Some((metric, metric.difference?, metric.interval?)));
     let what = match figures {
         Some((metric, difference, [low, high])) => {
-            let shown = match metric.verdict {
+            let finding = match metric.verdict {
                 CompareVerdict::Less => "less",
                 CompareVerdict::More => "more",
-                _ => "no difference shown",
+                _ => "no difference detected",
             };
             let percent = |share: f64| format!("{:+.2} %", 100.0 * share);
-            format!("{:>8} ({} to {})  {shown}", percent(difference), percent(low), percent(high))
+            format!("{:>8} ({} to {})  {finding}", percent(difference), percent(low), percent(high))
         }
         None => "nothing is known".to_owned(),
     };

@@ -1,9 +1,9 @@
-//! `cargo xtask bench connections`: 100,000 connections open at once from 10,000 addresses through the path, on one
-//! machine, while requests go on over them.
+//! `cargo xtask bench connections`: 100,000 concurrent connections from 10,000 addresses through the path, on one
+//! machine, with requests over them.
 //!
-//! Generator and server divide themselves among as many processes as the limit of open files asks for. What is to be seen:
-//! that every connection was opened and held and every request accounted for, what a connection costs in memory, and how
-//! late generator and path were meanwhile.
+//! Generator and server use as many processes as the limit of open files requires. Results: whether every connection
+//! was opened and kept open and every request is accounted for, memory per connection, and timing errors of generator
+//! and path.
 
 use std::process::Command;
 
@@ -16,10 +16,10 @@ const CONNECTIONS: u64 = 100_000;
 const CLIENTS: u64 = 10_000;
 const RATE: &str = "5000/s";
 const SECONDS: u64 = 10;
-/// Connections that one process of the server gets at most: 5,000 below the usual limit of 20,000 files here, since the
-/// kernel spreads connections by chance.
-const EACH: u64 = 15_000;
-/// What the document calls the checks that bear on it.
+/// Maximum number of connections of one server process: 5,000 below the limit of 20,000 files, since the kernel
+/// distributes connections randomly.
+const MAX_PER_PROCESS: u64 = 15_000;
+/// Names of the relevant validity checks.
 const CHECKS: [&str; 8] = [
     "open_connections_established",
     "generator_on_time",
@@ -34,9 +34,9 @@ const CHECKS: [&str; 8] = [
 /// Runs the bench and prints it.
 pub fn run() -> Result<()> {
     let yamabiko = yamabiko()?;
-    let processes = CONNECTIONS.div_ceil(EACH);
+    let processes = CONNECTIONS.div_ceil(MAX_PER_PROCESS);
     let server = format!("exec {} serve --max 1KiB --listen 0.0.0.0:8080 --processes {processes}", yamabiko.display());
-    // Ends by its own time; what is not valid has its own exit status and a document all the same.
+    // The run ends by itself. An invalid run has exit status 3 and also prints a document.
     let output = Command::new(&yamabiko)
         .args(["bench", "http://server:8080/", "--server", &server, "--rtt", "40ms"])
         .args(["--open-connections", &CONNECTIONS.to_string(), "--clients", &CLIENTS.to_string()])

@@ -1,25 +1,25 @@
-//! How long a bench takes, as typed behind its name.
+//! Number and length of a bench's runs, from its options.
 
 use anyhow::{Context, Result, bail};
 
-/// How long a bench takes.
+/// Number and length of a bench's runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// Of each round one run of everything.
+    /// Number of rounds; each runs every case once.
     pub rounds: usize,
     /// Length of one run in seconds.
     pub seconds: u64,
 }
 
 impl Extent {
-    /// This one, with what `words` change of it: `--rounds N` and `--seconds N`.
+    /// Applies the options in `words`: `--rounds N` and `--seconds N`.
     ///
     /// # Errors
-    /// Other words; a number that is none, or 0.
+    /// An unknown option, or a value that is not a positive number.
     pub fn changed_by(mut self, words: &[&str]) -> Result<Self> {
         for pair in words.chunks(2) {
             let [name, value] = *pair else { bail!("{} needs a number", pair[0]) };
-            let number: u64 = value.parse().with_context(|| format!("{name} {value}: a whole number is wanted"))?;
+            let number: u64 = value.parse().with_context(|| format!("{name} {value}: a whole number is expected"))?;
             match name {
                 _ if number == 0 => bail!("{name} 0: at least 1 is needed"),
                 "--rounds" => self.rounds = usize::try_from(number)?,
@@ -31,10 +31,10 @@ impl Extent {
     }
 }
 
-/// What `--only NAME` picks of a bench's parts, and the other words.
+/// The part that `--only NAME` selects, and the other words.
 ///
 /// # Errors
-/// No name, or none of `parts`.
+/// The name is missing or not one of `parts`.
 pub fn only<'a>(words: &[&'a str], parts: &[&str]) -> Result<(Option<&'a str>, Vec<&'a str>)> {
     let Some(at) = words.iter().position(|&word| word == "--only") else { return Ok((None, words.to_vec())) };
     let name = words.get(at + 1).copied().unwrap_or_default();
@@ -65,8 +65,8 @@ mod tests {
         let parts = ["nginx", "event"];
         let none: (Option<&str>, Vec<&str>) = (None, vec!["--rounds", "2"]);
         assert_eq!(only(&["--rounds", "2"], &parts).unwrap(), none);
-        let picked = only(&["--rounds", "2", "--only", "event", "--seconds", "3"], &parts).unwrap();
-        assert_eq!(picked, (Some("event"), vec!["--rounds", "2", "--seconds", "3"]));
+        let selected = only(&["--rounds", "2", "--only", "event", "--seconds", "3"], &parts).unwrap();
+        assert_eq!(selected, (Some("event"), vec!["--rounds", "2", "--seconds", "3"]));
         for words in [&["--only"][..], &["--only", "apache"]] {
             assert!(only(words, &parts).unwrap_err().to_string().contains("nginx, event"), "{words:?}");
         }

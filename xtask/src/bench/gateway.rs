@@ -1,11 +1,11 @@
-//! `cargo xtask bench gateway [--rounds N] [--seconds N]`: what `yamabiko gateway` says of forwarding beside what iperf3 says in the same lab, and
-//! what `yamabiko disk` says of storage beside fio by hand, turn and turn about.
+//! `cargo xtask bench gateway [--rounds N] [--seconds N]`: `yamabiko gateway` compared with iperf3 in the same testbed,
+//! and `yamabiko disk` compared with fio, alternately.
 //!
-//! - TCP streams through the lab's gateway, held to its usual share: buffers and messages of 16 KiB on both sides, what the receiver had. On each link
-//!   without and with NAT. Within 3 % is asked.
-//! - Datagrams over links that lose 1 % each: the share that is lost, beside what it must be.
-//! - The same tests of a disk, with the same words for fio, on a file in the same folder. Their figures are fio's own (`tests/disk.rs` compares each
-//!   with its JSON), so what differs here is the disk.
+//! - TCP streams through the emulated gateway with its default CPU limit: buffers and messages of 16 KiB on both sides,
+//!   rate at the receiver. On each link without and with NAT. Target: within 3 %.
+//! - Datagrams over two links with 1 % loss each: measured and expected loss.
+//! - Disk tests and fio with the same options, on a file in the same folder. The figures of `disk` are fio's own
+//!   (`tests/experiments/disk.rs` compares them with its JSON), so differences here are those of the disk.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,39 +18,40 @@ use super::extent::Extent;
 use super::rounds::{line, median, ratio};
 use super::servers::{need, output, yamabiko};
 
-/// The usual length.
+/// The default number of rounds, and length of a trial.
 const USUAL_EXTENT: Extent = Extent { rounds: 5, seconds: 3 };
-/// Links, each way and on both sides: at the last the gateway's share is the limit, and packets are those of the wire.
+/// Rates of both links, in both directions. With the last one the gateway's CPU is the limit; packets have their size
+/// on the wire.
 const LINKS: [&str; 3] = ["10Mbit", "100Mbit", "1Gbit"];
-/// A link that hands big segments on whole: how big they are depends on when the ends write and acknowledge, so that bits a second
-/// of two programs are two things. Shown, not judged.
-const WHOLE_SEGMENTS: &str = "unlimited";
-/// P5's first two conditions: a program of one's own is run in these.
+/// A link that forwards offloaded segments undivided. Their size depends on when the ends write and acknowledge, so the
+/// rates of two programs are not comparable: printed without a target.
+const UNDIVIDED_SEGMENTS: &str = "unlimited";
+/// Conditions of the school gateway study in which other programs can run.
 const CONDITIONS: [&str; 2] = ["none", "nat"];
-/// Figures may be apart by so much.
-const APART_MAX: f64 = 0.03;
+/// Maximum relative difference.
+const MAX_DIFFERENCE: f64 = 0.03;
 
-/// A link that loses, and what two of them lose of what is sent.
-const LOSSY: &str = "unlimited,loss=1%";
-const LOST: f64 = 1.0 - 0.99 * 0.99;
-/// What a survey sends: datagrams a second, and their payload where the packet has 512 bytes.
+/// A link with loss, and the loss of two such links.
+const LINK_WITH_LOSS: &str = "unlimited,loss=1%";
+const EXPECTED_LOSS: f64 = 1.0 - 0.99 * 0.99;
+/// Datagrams of a survey: rate per second, and payload of a packet of 512 bytes.
 const DATAGRAMS_PER_S: u64 = 2000;
 const DATAGRAM_PAYLOAD: u64 = 512 - 28;
 
-/// Tests of a disk whose words are short enough to be said by hand.
+/// Disk tests and the equivalent options of fio.
 const DISK_TESTS: [DiskTest; 4] = [
     DiskTest { name: "write_per_block", words: &["--rw=write", "--bs=16k", "--end_fsync=1"], timed: false },
     DiskTest { name: "read_per_block", words: &["--rw=read", "--bs=16k"], timed: false },
     DiskTest { name: "random_read_4k", words: &["--rw=randread", "--bs=4k", "--direct=1"], timed: true },
     DiskTest { name: "commits", words: &["--rw=randwrite", "--bs=4k", "--fdatasync=1"], timed: true },
 ];
-/// Size of the file.
+/// Size of the test file.
 const DISK_BYTES: u64 = 256 << 20;
 
 struct DiskTest {
     name: &'static str,
     words: &'static [&'static str],
-    /// Whether it ends by time.
+    /// Whether the test runs for a fixed time.
     timed: bool,
 }
 
@@ -59,10 +60,10 @@ pub fn run() -> Result<()> {
     run_with(&[])
 }
 
-/// Runs the bench with the options as typed and prints it.
+/// Runs the bench with these options and prints it.
 ///
 /// # Errors
-/// An option that there is not; something that could not be measured.
+/// An unknown option, or a failed measurement.
 pub fn run_with(words: &[&str]) -> Result<()> {
     let extent = USUAL_EXTENT.changed_by(words)?;
     need("iperf3")?;
@@ -71,7 +72,7 @@ pub fn run_with(words: &[&str]) -> Result<()> {
     let folder = tempfile::Builder::new().prefix("yamabiko-bench-").tempdir()?;
     let bench = Bench { program, folder: folder.path().to_owned(), extent };
     println!(
-        "forwarding in the lab, the gateway held to its usual share; streams of {} s, {} rounds, turn and turn about",
+        "forwarding in the testbed, the gateway with its default CPU limit; streams of {} s, {} rounds, alternately",
         extent.seconds, extent.rounds
     );
     let mut apart = Vec::new();
@@ -81,14 +82,14 @@ pub fn run_with(words: &[&str]) -> Result<()> {
         }
     }
     for condition in CONDITIONS {
-        bench.streams(WHOLE_SEGMENTS, condition)?;
+        bench.streams(UNDIVIDED_SEGMENTS, condition)?;
     }
     let most = apart.iter().map(|ratio| (ratio - 1.0).abs()).fold(0.0, f64::max);
-    let met = if most <= APART_MAX { "met" } else { "not met" };
+    let met = if most <= MAX_DIFFERENCE { "met" } else { "not met" };
     println!(
-        "\nstreams on links with a rate: at most {:.1} % apart ({:.0} % asked): {met}",
+        "\nstreams on links with a rate: at most {:.1} % apart (target {:.0} %): {met}",
         100.0 * most,
-        100.0 * APART_MAX
+        100.0 * MAX_DIFFERENCE
     );
     bench.datagrams()?;
     bench.disk()
@@ -101,7 +102,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// One TCP stream; ours over iperf3's.
+    /// One TCP stream; returns our rate divided by iperf3's.
     fn streams(&self, link: &str, condition: &str) -> Result<f64> {
         let (mut ours, mut peers) = (Vec::new(), Vec::new());
         for _ in 0..self.extent.rounds {
@@ -109,8 +110,8 @@ impl Bench {
             let figure = &document["gateway"]["conditions"][0]["mbit_per_s"]["mean"];
             ours.push(figure.as_f64().with_context(|| format!("no stream was measured: {}", document["validity"]))?);
             let seconds = self.extent.seconds.to_string();
-            let said = self.iperf3(link, condition, &["-t", &seconds, "-O", "1", "-w", "16K", "-l", "16K"])?;
-            peers.push(tcp_mbit_per_s(&said)?);
+            let result = self.iperf3(link, condition, &["-t", &seconds, "-O", "1", "-w", "16K", "-l", "16K"])?;
+            peers.push(tcp_mbit_per_s(&result)?);
         }
         let of_ours = ratio(&ours, &peers);
         println!("\n{link}, {condition}");
@@ -120,28 +121,29 @@ impl Bench {
         Ok(of_ours)
     }
 
-    /// What is lost of datagrams on links that lose.
+    /// Compares the loss of datagrams on links with loss.
     fn datagrams(&self) -> Result<()> {
-        println!("\ndatagrams over two links that lose 1 % each: {:.3} % must be lost", 100.0 * LOST);
+        println!("\ndatagrams over two links that lose 1 % each: {:.3} % must be lost", 100.0 * EXPECTED_LOSS);
         for condition in CONDITIONS {
             let (mut ours, mut peers) = (Vec::new(), Vec::new());
             let mut sent = 0;
             for _ in 0..self.extent.rounds {
-                let document = self.ours(LOSSY, condition, &["latency"], true)?;
+                let document = self.ours(LINK_WITH_LOSS, condition, &["latency"], true)?;
                 let floor = &document["gateway"]["conditions"][0]["floor"];
                 let up = floor.as_object().and_then(|floor| floor.iter().find(|(way, _)| way.starts_with("up")));
                 let lost = up.and_then(|(_, lost)| lost.as_f64());
                 ours.push(100.0 * lost.with_context(|| format!("no survey was made: {}", document["validity"]))?);
                 let rate = (DATAGRAMS_PER_S * DATAGRAM_PAYLOAD * 8).to_string();
                 let (seconds, payload) = (self.extent.seconds.to_string(), DATAGRAM_PAYLOAD.to_string());
-                let said = self.iperf3(LOSSY, condition, &["-u", "-t", &seconds, "-b", &rate, "-l", &payload])?;
-                let (percent, packets) = udp_lost(&said)?;
+                let result =
+                    self.iperf3(LINK_WITH_LOSS, condition, &["-u", "-t", &seconds, "-b", &rate, "-l", &payload])?;
+                let (percent, packets) = udp_lost(&result)?;
                 peers.push(percent);
                 sent += packets;
             }
-            // By chance alone, of as many as iperf3 sent; a survey sends nearly as many.
-            let by_chance = 100.0 * (LOST * (1.0 - LOST) / sent.max(1) as f64).sqrt();
-            println!("\n{LOSSY}, {condition}");
+            // Standard deviation for the number of datagrams that iperf3 sent; a survey sends nearly as many.
+            let by_chance = 100.0 * (EXPECTED_LOSS * (1.0 - EXPECTED_LOSS) / sent.max(1) as f64).sqrt();
+            println!("\n{LINK_WITH_LOSS}, {condition}");
             println!("{}", line("yamabiko gateway, survey", "% lost", &ours));
             println!("{}", line("iperf3 -u", "% lost", &peers));
             let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
@@ -150,7 +152,7 @@ impl Bench {
         Ok(())
     }
 
-    /// The document of one condition on one link, one trial.
+    /// The document of `yamabiko gateway` for one condition, one link and one trial.
     fn ours(&self, link: &str, condition: &str, tests: &[&str], survey: bool) -> Result<Value> {
         let plan = self.folder.join("plan.toml");
         let text = format!(
@@ -159,19 +161,20 @@ impl Bench {
             self.extent.seconds
         );
         fs::write(&plan, text)?;
-        let said = Command::new(&self.program)
+        let output = Command::new(&self.program)
             .arg("run")
             .arg(&plan)
             .args(["--json", "--no-save"])
             .output()
             .context("start yamabiko")?;
-        // What it has doubts about it says with its status, and is measured all the same.
-        let text = String::from_utf8_lossy(&said.stdout);
-        serde_json::from_str(&text)
-            .with_context(|| format!("yamabiko run: {}: {}", said.status, String::from_utf8_lossy(&said.stderr).trim()))
+        // The exit status of a suspect result is ignored.
+        let text = String::from_utf8_lossy(&output.stdout);
+        serde_json::from_str(&text).with_context(|| {
+            format!("yamabiko run: {}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim())
+        })
     }
 
-    /// iperf3 in the same lab, from the clients' network to a server in the server's.
+    /// Runs iperf3 in the same testbed, from the clients' network to the server's; returns its JSON.
     fn iperf3(&self, link: &str, condition: &str, words: &[&str]) -> Result<Value> {
         let text = output(
             Command::new(&self.program)
@@ -179,22 +182,22 @@ impl Bench {
                 .args(["--", "iperf3", "-J", "-c", "server"])
                 .args(words),
         )?;
-        json(&text).context("iperf3 said nothing that can be read")
+        json(&text).context("parse the output of iperf3")
     }
 
-    /// A disk by us and by hand.
+    /// Compares `yamabiko disk` with fio.
     fn disk(&self) -> Result<()> {
-        // Beside the binary: what is temporary is often in memory.
-        let beside = self.program.parent().context("the folder of the binary")?;
-        let folder = tempfile::Builder::new().prefix("yamabiko-bench-").tempdir_in(beside)?;
-        println!("\nstorage of {}, a file of {} MiB, turn and turn about", folder.path().display(), DISK_BYTES >> 20);
+        // In the binary's folder, since temporary folders are often in memory.
+        let binary_folder = self.program.parent().context("the folder of the binary")?;
+        let folder = tempfile::Builder::new().prefix("yamabiko-bench-").tempdir_in(binary_folder)?;
+        println!("\nstorage of {}, a file of {} MiB, alternately", folder.path().display(), DISK_BYTES >> 20);
         let mut figures = DISK_TESTS.map(|_| (Vec::new(), Vec::new()));
         for _ in 0..self.extent.rounds {
-            let ours = self.disk_by_us(folder.path())?;
+            let ours = self.disk_by_yamabiko(folder.path())?;
             for (test, (of_us, of_fio)) in DISK_TESTS.iter().zip(&mut figures) {
                 let figure = ours["disk"][test.name]["bytes_per_s"].as_f64();
                 of_us.push(figure.with_context(|| format!("{}: {}", test.name, ours["validity"]))? / 1e6);
-                of_fio.push(self.disk_by_hand(test, folder.path())? / 1e6);
+                of_fio.push(self.disk_by_fio(test, folder.path())? / 1e6);
             }
         }
         for (test, (of_us, of_fio)) in DISK_TESTS.iter().zip(&figures) {
@@ -206,7 +209,7 @@ impl Bench {
         Ok(())
     }
 
-    fn disk_by_us(&self, folder: &Path) -> Result<Value> {
+    fn disk_by_yamabiko(&self, folder: &Path) -> Result<Value> {
         let (bytes, lasts) = (format!("{DISK_BYTES}B"), format!("{}s", self.extent.seconds));
         let tests = DISK_TESTS.map(|test| test.name).join(",");
         let text = output(Command::new(&self.program).arg("disk").arg(folder).args([
@@ -222,7 +225,7 @@ impl Bench {
         Ok(serde_json::from_str(&text)?)
     }
 
-    fn disk_by_hand(&self, test: &DiskTest, folder: &Path) -> Result<f64> {
+    fn disk_by_fio(&self, test: &DiskTest, folder: &Path) -> Result<f64> {
         let (name, size) = (format!("--filename={}", folder.join("by-hand").display()), format!("--size={DISK_BYTES}"));
         let lasts = format!("--runtime={}s", self.extent.seconds);
         let mut fio = Command::new("fio");
@@ -231,29 +234,29 @@ impl Bench {
         if test.timed {
             fio.args([&lasts, "--time_based=1"]);
         }
-        let said = json(&output(&mut fio)?).context("fio said nothing that can be read")?;
-        let job = &said["jobs"][0];
-        let moved = ["read", "write"].map(|way| job[way]["bw_bytes"].as_f64().unwrap_or_default());
-        Ok(moved.iter().sum())
+        let result = json(&output(&mut fio)?).context("parse the output of fio")?;
+        let job = &result["jobs"][0];
+        let bytes_per_s = ["read", "write"].map(|way| job[way]["bw_bytes"].as_f64().unwrap_or_default());
+        Ok(bytes_per_s.iter().sum())
     }
 }
 
-/// A document that may have words before it.
+/// Parses JSON that may follow other text.
 fn json(text: &str) -> Option<Value> {
     serde_json::from_str(&text[text.find('{')?..]).ok()
 }
 
-/// What iperf3's receiver had.
-fn tcp_mbit_per_s(said: &Value) -> Result<f64> {
-    let bits = said["end"]["sum_received"]["bits_per_second"].as_f64();
-    Ok(bits.with_context(|| format!("iperf3: {}", said["error"]))? / 1e6)
+/// Rate at iperf3's receiver in Mbit/s.
+fn tcp_mbit_per_s(result: &Value) -> Result<f64> {
+    let bits = result["end"]["sum_received"]["bits_per_second"].as_f64();
+    Ok(bits.with_context(|| format!("iperf3: {}", result["error"]))? / 1e6)
 }
 
-/// Per cent lost, and of how many packets.
-fn udp_lost(said: &Value) -> Result<(f64, u64)> {
-    let sum = &said["end"]["sum"];
+/// Loss in percent, and number of packets.
+fn udp_lost(result: &Value) -> Result<(f64, u64)> {
+    let sum = &result["end"]["sum"];
     let figures = sum["lost_percent"].as_f64().zip(sum["packets"].as_u64());
-    figures.with_context(|| format!("iperf3: {}", said["error"]))
+    figures.with_context(|| format!("iperf3: {}", result["error"]))
 }
 
 #[cfg(test)]
@@ -264,8 +267,8 @@ mod tests {
 
     #[test]
     fn the_json_of_iperf3_is_parsed() {
-        let said = json("warning: x\n{\"end\":{\"sum_received\":{\"bits_per_second\":9.5e6}}}").unwrap();
-        assert_eq!(tcp_mbit_per_s(&said).unwrap(), 9.5);
+        let result = json("warning: x\n{\"end\":{\"sum_received\":{\"bits_per_second\":9.5e6}}}").unwrap();
+        assert_eq!(tcp_mbit_per_s(&result).unwrap(), 9.5);
         assert_eq!(udp_lost(&value!({"end": {"sum": {"lost_percent": 1.9, "packets": 6000}}})).unwrap(), (1.9, 6000));
         let refused = value!({"start": {}, "end": {}, "error": "unable to connect"});
         assert!(tcp_mbit_per_s(&refused).unwrap_err().to_string().contains("unable to connect"));
@@ -274,7 +277,7 @@ mod tests {
 
     #[test]
     fn the_loss_of_two_links_combines() {
-        assert!((LOST - 0.0199).abs() < 1e-12);
+        assert!((EXPECTED_LOSS - 0.0199).abs() < 1e-12);
         assert_eq!(DATAGRAM_PAYLOAD + 28, 512);
     }
 }

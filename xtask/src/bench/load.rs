@@ -1,7 +1,7 @@
-//! `cargo xtask bench load`: the generator beside wrk and h2load, and whether an open loop stays on time.
+//! `cargo xtask bench load`: the load generator compared with wrk and h2load, and the send lag of an open loop.
 //!
-//! Server on core 0, client on core 1, its recorder included; every request is kept. Each figure stands beside what the
-//! two cores did meanwhile: where the server's core is full, the client could have done more.
+//! The server runs on core 0, the client with its recorder on core 1; every request is recorded. Each figure is printed
+//! with the utilization of both cores: if the server's core is saturated, the client could have done more.
 
 pub(super) mod measure;
 
@@ -12,10 +12,10 @@ use super::rounds::{line, median, ratio};
 use super::servers::{PORT, Running, SecureSite, Site, need, yamabiko};
 
 const ROUNDS: usize = 5;
-/// Offered in the open loop, as multiples of what wrk carries in its closed one.
-const STEPS: [f64; 8] = [0.8, 0.9, 1.0, 1.1, 1.2, 1.3, 1.4, 1.5];
-/// A rate is carried if so much of what was offered was completed in time.
-const CARRIED: f64 = 0.995;
+/// Offered rates of the open loop, as multiples of wrk's rate in a closed loop.
+const RATE_STEPS: [f64; 8] = [0.8, 0.9, 1.0, 1.1, 1.2, 1.3, 1.4, 1.5];
+/// A rate is achieved if this share of the offered requests completed in time.
+const MIN_ACHIEVED_SHARE: f64 = 0.995;
 
 /// Runs the bench and prints it.
 pub fn run() -> Result<()> {
@@ -29,7 +29,7 @@ pub fn run() -> Result<()> {
         keep_alive(&client)?;
         connection_per_request(&client)?;
     }
-    beside_h2load(&client)
+    compare_with_h2load(&client)
 }
 
 fn keep_alive(client: &Client) -> Result<()> {
@@ -50,7 +50,7 @@ fn keep_alive(client: &Client) -> Result<()> {
         times(&ring, &wrk),
         times(&wrk, &again)
     );
-    // As many connections as wrk has: an open loop without a cap opens one whenever none is idle.
+    // As many connections as wrk: an open loop without a limit opens a connection whenever none is idle.
     open_loop(client, &wrk, &["-c", "64"])
 }
 
@@ -68,7 +68,7 @@ fn connection_per_request(client: &Client) -> Result<()> {
     open_loop(client, &wrk, &["--close"])
 }
 
-/// Rising rates until one is not carried, a round of each; then the send lag at 80 % of the highest that was.
+/// Tries rising rates until one is not achieved, then measures the send lag at 80 % of the highest achieved rate.
 fn open_loop(client: &Client, wrk: &[Figures], options: &[&str]) -> Result<()> {
     let base = median(&rates(wrk));
     let mut highest: Option<(f64, Figures)> = None;
@@ -76,22 +76,22 @@ fn open_loop(client: &Client, wrk: &[Figures], options: &[&str]) -> Result<()> {
         let rate = format!("{rate:.0}/s");
         client.bench(&[&["--rate", &rate], options].concat())
     };
-    println!("  open loop: offered, carried, send lag p50 / p99 in us");
-    for step in STEPS {
-        // The better of two: a machine that others share takes its time where it likes.
+    println!("  open loop: offered, achieved, send lag p50 / p99 in us");
+    for step in RATE_STEPS {
+        // The better of two runs counts, since the machine is shared.
         let (first, second) = (at(base * step)?, at(base * step)?);
         let figures = if first.lag_ns.1 <= second.lag_ns.1 { first } else { second };
         println!("    {:>9.0}/s  {figures}", base * step);
-        if figures.rate < CARRIED * base * step || figures.failed > 0 {
+        if figures.rate < MIN_ACHIEVED_SHARE * base * step || figures.failed > 0 {
             break;
         }
         highest = Some((base * step, figures));
     }
     let Some((rate, _)) = highest else {
-        println!("  open loop: not even {:.1} of wrk's rate was carried", STEPS[0]);
+        println!("  open loop: not even {:.1} of wrk's rate was achieved", RATE_STEPS[0]);
         return Ok(());
     };
-    println!("  open loop: highest rate carried / wrk {:.2}", rate / base);
+    println!("  open loop: highest achieved rate / wrk {:.2}", rate / base);
     println!("  at 80 % of it, each round:");
     for _ in 0..ROUNDS {
         println!("    {:>9.0}/s  {}", rate * 0.8, at(rate * 0.8)?);
@@ -99,7 +99,7 @@ fn open_loop(client: &Client, wrk: &[Figures], options: &[&str]) -> Result<()> {
     Ok(())
 }
 
-fn beside_h2load(client: &Client) -> Result<()> {
+fn compare_with_h2load(client: &Client) -> Result<()> {
     let site = Site::new()?;
     let secure = SecureSite::new(&site)?;
     let _nginx = Running::start(&secure.nginx(), Some("0"))?;
@@ -135,7 +135,7 @@ fn beside_h2load(client: &Client) -> Result<()> {
             times(&h2load, &again)
         );
         if let Some(failed) = ours.iter().map(|figures| figures.failed).find(|&failed| failed > 0) {
-            bail!("{failed} requests failed: the figures above say nothing");
+            bail!("{failed} requests failed: the figures above are meaningless");
         }
     }
     Ok(())

@@ -1,11 +1,11 @@
-//! `cargo xtask bench path`: how exact the path is, and what it costs.
+//! `cargo xtask bench path`: accuracy and cost of the path.
 //!
-//! 1. Precision, from outside: 25,000 UDP packets/s of Poisson arrivals up and their echoes down (50,000 packets/s)
-//!    over 10,000 clients, with RTTs spread log-normally about 48 ms, and with 48 ms for all.
-//! 2. Volleys: a closed loop of 64 connections at 48 ms, whose packets fall due together.
-//! 3. Throughput: wrk to nginx through the path without delay, against direct, turn and turn about, with an A/A pair.
-//! 4. Cost: nanoseconds a packet in the path itself, for 1 to 60,000 clients, turn and turn about
-//!    (`crates/path/examples/path_cost.rs`); and what it costs the path's thread with the devices, for 1 and 60,000.
+//! 1. Accuracy, measured outside of the path: 25,000 UDP packets/s of Poisson arrivals up and their echoes down (50,000
+//!    packets/s) over 10,000 clients, with RTTs spread log-normally about 48 ms, and with 48 ms for all.
+//! 2. Bursts: a closed loop of 64 connections at 48 ms, whose packets are due at the same time.
+//! 3. Throughput: wrk to nginx through a path without delay and directly, alternately, with an A/A pair.
+//! 4. Cost: nanoseconds per packet in the path itself, for 1 to 60,000 clients, alternately
+//!    (`crates/path/examples/path_cost.rs`), and CPU time of the path's thread including the devices, for 1 and 60,000.
 
 use std::fs;
 use std::path::Path;
@@ -22,9 +22,9 @@ use super::udp::UdpResult;
 const CLIENTS: u32 = 10_000;
 const PACKETS_PER_S_UP: u32 = 25_000;
 const SECONDS: u64 = 10;
-const CLIENTS_MANY: u32 = 60_000;
+const MANY_CLIENTS: u32 = 60_000;
 const COST_ROUNDS: usize = 5;
-const PRECISION_ROUNDS: usize = 3;
+const ACCURACY_ROUNDS: usize = 3;
 const THROUGHPUT_ROUNDS: usize = 7;
 const UDP_PORT: u16 = 18081;
 
@@ -45,17 +45,17 @@ pub fn run() -> Result<()> {
     for (label, profile) in [("spread", SPREAD), ("48 ms for all", CONSTANT)] {
         let file = site.path("profile.toml");
         fs::write(&file, profile)?;
-        for _ in 0..PRECISION_ROUNDS {
-            precision(&yamabiko, &site, label, &file)?;
+        for _ in 0..ACCURACY_ROUNDS {
+            accuracy(&yamabiko, &site, label, &file)?;
         }
     }
-    volleys(&yamabiko, &site)?;
+    bursts(&yamabiko, &site)?;
     throughput(&yamabiko, &site)?;
     through_devices(&yamabiko, &site)?;
     cost()
 }
 
-/// A program of its own, so that it is measured as it is built for use, however this one was built.
+/// Runs a separate program, so that the path is measured in a release build.
 fn cost() -> Result<()> {
     let text = output(Command::new("cargo").args([
         "run",
@@ -71,15 +71,15 @@ fn cost() -> Result<()> {
     Ok(())
 }
 
-/// What a packet costs the path's thread with its reads, writes and waiting: one client against 60,000, turn and turn
-/// about. Both have the same distances in sum: one client of 48 ms, or as many as the profile spreads.
+/// CPU time per packet of the path's thread with reads, writes and waiting: one client and 60,000 clients, alternately.
+/// The mean RTT is the same: one client with 48 ms, or all clients of the profile.
 fn through_devices(yamabiko: &Path, site: &Site) -> Result<()> {
     let file = site.path("profile.toml");
     let mut rounds: [Vec<f64>; 2] = [Vec::new(), Vec::new()];
     for _ in 0..COST_ROUNDS {
-        for (clients, rounds) in [1, CLIENTS_MANY].into_iter().zip(&mut rounds) {
+        for (clients, rounds) in [1, MANY_CLIENTS].into_iter().zip(&mut rounds) {
             fs::write(&file, CONSTANT)?;
-            let (_, document) = echoed(yamabiko, site, &file, clients)?;
+            let (_, document) = send_and_echo(yamabiko, site, &file, clients)?;
             let busy = document.run.host.settings.get("loop_busy").context("the loop's share is not stated")?;
             let busy: f64 = busy.trim_end_matches('%').parse()?;
             let packets = document.path.context("the document has no path part")?.packets;
@@ -90,23 +90,23 @@ fn through_devices(yamabiko: &Path, site: &Site) -> Result<()> {
         "cost through the devices, 48 ms for all, ns of the path's thread a packet, {PACKETS_PER_S_UP}/s and echoes"
     );
     println!("{}", line("1 client", "ns", &rounds[0]));
-    println!("{}", line(&format!("{CLIENTS_MANY} clients"), "ns", &rounds[1]));
+    println!("{}", line(&format!("{MANY_CLIENTS} clients"), "ns", &rounds[1]));
     println!("  many / one {:.3}", ratio(&rounds[1], &rounds[0]));
     Ok(())
 }
 
-fn precision(yamabiko: &Path, site: &Site, label: &str, profile: &Path) -> Result<()> {
-    let (udp, document) = echoed(yamabiko, site, profile, CLIENTS)?;
+fn accuracy(yamabiko: &Path, site: &Site, label: &str, profile: &Path) -> Result<()> {
+    let (udp, document) = send_and_echo(yamabiko, site, profile, CLIENTS)?;
     let path = document.path.context("the document has no path part")?;
     println!(
         "  {label:<14} RTT error {}; timing error: isolated {}, bursts {} ({:.1} % of packets); up, in the capture {}; \
          send lag {}; {} sent, {} back; path busy {}",
-        three(&udp.rtt_error_ns),
-        three(&path.timing_error_isolated_ns),
-        three(&path.timing_error_burst_ns),
+        p50_p99_p99_9(&udp.rtt_error_ns),
+        p50_p99_p99_9(&path.timing_error_isolated_ns),
+        p50_p99_p99_9(&path.timing_error_burst_ns),
         100.0 * path.timing_error_burst_ns.count as f64 / path.timing_error_ns.count.max(1) as f64,
-        three(&udp.up_error_ns),
-        three(&udp.send_lag_ns),
+        p50_p99_p99_9(&udp.up_error_ns),
+        p50_p99_p99_9(&udp.send_lag_ns),
         udp.sent,
         udp.received,
         document.run.host.settings.get("loop_busy").map_or("?", String::as_str),
@@ -114,8 +114,9 @@ fn precision(yamabiko: &Path, site: &Site, label: &str, profile: &Path) -> Resul
     Ok(())
 }
 
-/// UDP packets of so many clients up and their echoes down; what the sender and the path saw.
-fn echoed(yamabiko: &Path, site: &Site, profile: &Path, clients: u32) -> Result<(UdpResult, Document)> {
+/// Sends UDP packets of `clients` clients upstream, which are echoed downstream; returns the results of the
+/// sender and of the path.
+fn send_and_echo(yamabiko: &Path, site: &Site, profile: &Path, clients: u32) -> Result<(UdpResult, Document)> {
     let xtask = std::env::current_exe()?;
     let json = site.path("net.json");
     let text = output(
@@ -136,7 +137,7 @@ fn echoed(yamabiko: &Path, site: &Site, profile: &Path, clients: u32) -> Result<
     Ok((udp, serde_json::from_slice(&fs::read(&json)?)?))
 }
 
-fn volleys(yamabiko: &Path, site: &Site) -> Result<()> {
+fn bursts(yamabiko: &Path, site: &Site) -> Result<()> {
     let text = output(
         Command::new(yamabiko)
             .args(["bench", &format!("http://server:{PORT}/1k.bin"), "--server", &site.nginx()])
@@ -145,8 +146,8 @@ fn volleys(yamabiko: &Path, site: &Site) -> Result<()> {
     let path = serde_json::from_str::<Document>(&text)?.path.context("the document has no path part")?;
     println!(
         "bursts: closed loop, 64 connections, 48 ms for all: timing error of bursts {}, of isolated packets {}",
-        three(&path.timing_error_burst_ns),
-        three(&path.timing_error_isolated_ns)
+        p50_p99_p99_9(&path.timing_error_burst_ns),
+        p50_p99_p99_9(&path.timing_error_isolated_ns)
     );
     Ok(())
 }
@@ -195,7 +196,7 @@ fn throughput(yamabiko: &Path, site: &Site) -> Result<()> {
     Ok(())
 }
 
-fn three(quantiles: &Quantiles) -> String {
+fn p50_p99_p99_9(quantiles: &Quantiles) -> String {
     let us = |ns: u64| ns as f64 / 1e3;
     format!("{:.1} / {:.1} / {:.1}", us(quantiles.p50), us(quantiles.p99), us(quantiles.p99_9))
 }

@@ -1,9 +1,10 @@
-//! `cargo xtask bench predict [--rounds N] [--seconds N]`: `yamabiko predict` beside what `yamabiko capacity` then finds.
+//! `cargo xtask bench predict [--rounds N] [--seconds N]`: the capacity that `yamabiko predict` predicts, compared with
+//! the one that `yamabiko capacity` measures.
 //!
-//! Five sites, each held to a fifth of a core, files alone to a twentieth, the directory to half, its cached results to six percent: files, the directory service (`examples/directory`) without and with its cache of results, TLS
-//! with a connection for each request, every handshake in full and resumed where it can be. For each the prediction comes first, from loads of
-//! so many seconds; then the search, with one search of trials of 20 s. Where a site's server can be described by its parts, their sum stands
-//! beside both. `--only` takes one of the five.
+//! Five servers with CPU limits: files, the directory service (`examples/directory`) without and with its result cache,
+//! TLS with a connection for each request, with complete and with resumed handshakes. For each server, the prediction
+//! from loads of `--seconds` comes first, then one search with trials of 20 s. If components can model a server, their
+//! sum is printed, too. `--only` runs one of the five.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,32 +18,32 @@ use super::extent::{Extent, only};
 use super::rounds::median;
 use super::servers::{PORT, Site, certificate, need, output, yamabiko};
 
-/// One prediction of each site, from loads of 4 s.
+/// The default: one prediction of each server, from loads of 4 s.
 const USUAL_EXTENT: Extent = Extent { rounds: 1, seconds: 4 };
-/// The share that each is held to; files alone to less, since they are so cheap that the client would be the limit.
+/// CPU limit of the servers. For files it is lower: they are so cheap that the client would be the limit.
 const SHARE: &str = "20%";
 const SHARE_OF_FILES: &str = "5%";
-/// And the cache of results, for the same reason; within less an application in Python takes too long to start.
+/// Lower limit of the result cache, for the same reason; with a lower one a Python application takes too long to start.
 const SHARE_OF_CACHED: &str = "6%";
-/// The application alone needs more: of less than a fifth of a core the kernel deals a millisecond at a time, ever more seldom, which is three
-/// of its requests, and what one costs then depends on it.
+/// Higher limit of the application alone: with a low limit the kernel grants CPU time in slices of a millisecond, about
+/// three requests, and the CPU time per request depends on it.
 const SHARE_OF_DIRECTORY: &str = "50%";
-/// Mild enough that the processor's share is what binds.
+/// Objective, loose enough that the CPU limit is the bottleneck.
 const OBJECTIVE: &str = "p99 < 500ms, errors < 0.1%";
-/// An error from which on a prediction needs a reason.
-const ERROR_MAX: f64 = 0.15;
+/// Prediction error above which a reason is printed.
+const MAX_ERROR: f64 = 0.15;
 
-/// What `--only` knows.
+/// Names of the servers for `--only`.
 const SITES: [&str; 5] = ["files", "directory", "cached", "tls", "resumed"];
 
-/// One of the sites.
+/// One of the servers.
 struct Case {
     name: &'static str,
     url: String,
     server: String,
     share: &'static str,
     load: &'static [&'static str],
-    /// The same server in words, for the sum of its parts; none: an application is not among the parts.
+    /// Options that model the server by components. `None` for an application, which is not a component.
     described: &'static [&'static str],
 }
 
@@ -51,19 +52,19 @@ pub fn run() -> Result<()> {
     run_with(&[])
 }
 
-/// Runs the bench with the options as typed and prints it.
+/// Runs the bench with these options and prints it.
 ///
 /// # Errors
-/// An option that there is not; something that could not be measured.
+/// An unknown option, or a failed measurement.
 pub fn run_with(words: &[&str]) -> Result<()> {
-    let (picked, words) = only(words, &SITES)?;
+    let (selected, words) = only(words, &SITES)?;
     let extent = USUAL_EXTENT.changed_by(&words)?;
     need("gunicorn")?;
     need("curl")?;
     let (program, site) = (yamabiko()?, Site::new()?);
     certificate(&site.path(""))?;
     let mut cases = cases(&program, &site)?;
-    if let Some(at) = picked.and_then(|picked| SITES.iter().position(|&site| site == picked)) {
+    if let Some(at) = selected.and_then(|selected| SITES.iter().position(|&site| site == selected)) {
         cases = vec![cases.swap_remove(at)];
     }
     println!(
@@ -78,17 +79,17 @@ pub fn run_with(words: &[&str]) -> Result<()> {
     for case in cases.iter().flat_map(|case| std::iter::repeat_n(case, extent.rounds)) {
         let each = format!("{}s", extent.seconds);
         let words = [&["--no-memory", "--load-time", &each], case.described].concat();
-        let predicted: PredictDocument = asked(&program, "predict", case, &words)?;
+        let predicted: PredictDocument = run_document(&program, "predict", case, &words)?;
         let found: CapacityDocument =
-            asked(&program, "capacity", case, &["--quick", "--no-overload", "--slo", OBJECTIVE])?;
+            run_document(&program, "capacity", case, &["--quick", "--no-overload", "--slo", OBJECTIVE])?;
         let (line, error) = line(case.name, &predicted, &found);
         println!("{line}");
         println!("    {}; {}", describe_prediction(&predicted), describe_measurement(&found));
         doubts("predicted", &predicted.validity);
         doubts("measured", &found.validity);
-        off += u32::from(error.is_none_or(|error| error.abs() > ERROR_MAX));
+        off += u32::from(error.is_none_or(|error| error.abs() > MAX_ERROR));
     }
-    println!("\n{off} of {} further off than {:.0} %", cases.len() * extent.rounds, ERROR_MAX * 100.0);
+    println!("\n{off} of {} further off than {:.0} %", cases.len() * extent.rounds, MAX_ERROR * 100.0);
     Ok(())
 }
 
@@ -106,11 +107,11 @@ fn cases(program: &Path, site: &Site) -> Result<Vec<Case>> {
         load,
         described,
     };
-    // This program's server has small files in memory, and waits by completion.
+    // `serve` has small files in memory and uses io_uring.
     let memory = &["--components", "--object", "10KiB", "--model-waits", "io_uring"][..];
     let resumed = &["--components", "--object", "10KiB", "--model-waits", "io_uring", "--resumed", "100%"][..];
-    // A program in Python takes its seconds to start within a few percent of a core; the server listens when it is there, and then its
-    // cache fills.
+    // A Python program needs seconds to start with a few percent of a core; the server listens once it has started, and
+    // then its cache is filled.
     let entry = "/app/entry/{random 1..200}";
     let slowly = &["--warmup", "8s", "--server-start-timeout", "60s"][..];
     Ok(vec![
@@ -125,7 +126,7 @@ fn cases(program: &Path, site: &Site) -> Result<Vec<Case>> {
     ])
 }
 
-/// The directory service behind the server that `files` starts, which waits for it.
+/// Command of the directory service behind the server command `files`, which waits for the service.
 fn directory(site: &Site, files: &str) -> Result<String> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/directory");
     let source: PathBuf = source.canonicalize().context("examples/directory")?;
@@ -140,52 +141,52 @@ fn directory(site: &Site, files: &str) -> Result<String> {
     ))
 }
 
-fn asked<D: DeserializeOwned>(program: &Path, verb: &str, case: &Case, more: &[&str]) -> Result<D> {
+fn run_document<D: DeserializeOwned>(program: &Path, verb: &str, case: &Case, more: &[&str]) -> Result<D> {
     let output = Command::new(program)
         .args([verb, &case.url, "--server", &case.server, "--server-cpu", case.share, "--json", "--no-save"])
         .args(case.load)
         .args(more)
         .output()
         .with_context(|| format!("yamabiko {verb}"))?;
-    let said = String::from_utf8_lossy(&output.stderr);
+    let stderr = String::from_utf8_lossy(&output.stderr);
     if output.stdout.is_empty() {
-        bail!("{}: yamabiko {verb}: {}", case.name, said.trim());
+        bail!("{}: yamabiko {verb}: {}", case.name, stderr.trim());
     }
-    serde_json::from_slice(&output.stdout).with_context(|| format!("{}: yamabiko {verb}: {}", case.name, said.trim()))
+    serde_json::from_slice(&output.stdout).with_context(|| format!("{}: yamabiko {verb}: {}", case.name, stderr.trim()))
 }
 
-/// What a request cost the server's processes in the loads that it was held under, and how fast the machine was then: medians.
+/// Medians of the server's CPU time per request in the prediction's loads, and of the CPU speed probe.
 fn describe_prediction(predicted: &PredictDocument) -> String {
     let held: Vec<&MeasuredLoad> = predicted.predict.loads.iter().filter(|load| load.limited_cores.is_some()).collect();
     let costs: Vec<f64> = held.iter().map(|load| 1e6 * load.busy_processes / load.rate_per_s).collect();
-    beside("predicted", &costs, held.iter().filter_map(|load| load.cpu_probe_ns))
+    cost_and_cpu_speed("predicted", &costs, held.iter().filter_map(|load| load.cpu_probe_ns))
 }
 
-/// The same in the long trials of the search that count.
+/// Medians of the server's CPU time per request in the counted long trials of the search, and of the CPU speed probe.
 fn describe_measurement(found: &CapacityDocument) -> String {
     let counts = |trial: &&TrialPart| trial.search > 0 && trial.verdict != "void";
     let long: Vec<&TrialPart> = found.capacity.trials.iter().filter(counts).collect();
     let cost = |trial: &&TrialPart| Some(1e6 * trial.server?.cpu_cores / trial.achieved_rate_per_s);
-    beside(
+    cost_and_cpu_speed(
         "measured",
         &long.iter().filter_map(cost).collect::<Vec<_>>(),
         long.iter().filter_map(|trial| trial.cpu_probe_ns),
     )
 }
 
-fn beside(when: &str, costs_us: &[f64], paces_ns: impl Iterator<Item = u64>) -> String {
-    let paces_us: Vec<f64> = paces_ns.map(|ns| ns as f64 / 1e3).collect();
-    format!("{when}: {:.1} us a request, pace {:.2} us", median(costs_us), median(&paces_us))
+fn cost_and_cpu_speed(when: &str, costs_us: &[f64], probes_ns: impl Iterator<Item = u64>) -> String {
+    let probes_us: Vec<f64> = probes_ns.map(|ns| ns as f64 / 1e3).collect();
+    format!("{when}: {:.1} us per request, CPU probe {:.2} us", median(costs_us), median(&probes_us))
 }
 
-/// Why a result is not valid.
+/// Prints the checks because of which a result is not valid.
 fn doubts(of: &str, validity: &Validity) {
     for check in validity.checks.iter().filter(|check| check.state == CheckState::Failed) {
         println!("    {of}: {}: {}", check.name, check.why);
     }
 }
 
-/// A line of the table, and predicted over measured, less 1.
+/// A line of the table, and the relative error: predicted / measured - 1.
 fn line(name: &str, predicted: &PredictDocument, found: &CapacityDocument) -> (String, Option<f64>) {
     let (predict, capacity) = (&predicted.predict, &found.capacity);
     let between =

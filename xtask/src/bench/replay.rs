@@ -1,5 +1,5 @@
-//! `cargo xtask bench replay`: a log of a million requests, replayed: the same requests by the same clients at the log's
-//! own times?
+//! `cargo xtask bench replay`: replays a log of a million requests and checks whether the same clients send the same
+//! requests at the log's times.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -20,9 +20,9 @@ const CLIENTS: u64 = 2_000;
 const TARGETS: u64 = 300_000;
 const SEED: u64 = 7;
 
-/// One line of the log, as it was meant.
+/// One generated line of the log.
 struct Line {
-    /// Microseconds since the log's beginning: as finely as servers log.
+    /// Microseconds since the beginning of the log, the resolution of servers' logs.
     at_us: u64,
     client: u64,
     target: u64,
@@ -32,7 +32,7 @@ struct Line {
 pub fn run() -> Result<()> {
     let yamabiko = yamabiko()?;
     let folder = tempfile::Builder::new().prefix("yamabiko-bench-").tempdir()?;
-    let (log, book) = (folder.path().join("access.json"), folder.path().join("runs"));
+    let (log, runs) = (folder.path().join("access.json"), folder.path().join("runs"));
     let lines = lines();
     write(&lines, &log)?;
     let bytes = std::fs::metadata(&log)?.len();
@@ -44,11 +44,11 @@ pub fn run() -> Result<()> {
         .arg(&yamabiko)
         .args(["bench", &format!("http://127.0.0.1:{PORT}/"), "--json", "--replay"])
         .arg(&log)
-        .env("YAMABIKO_RUNS", &book)
+        .env("YAMABIKO_RUNS", &runs)
         .output()?;
     let took = began.elapsed();
-    let said = || String::from_utf8_lossy(&output.stderr).into_owned();
-    let document: Document = serde_json::from_slice(&output.stdout).with_context(said)?;
+    let stderr = || String::from_utf8_lossy(&output.stderr).into_owned();
+    let document: Document = serde_json::from_slice(&output.stdout).with_context(stderr)?;
     let load = document.load.as_ref().context("no load")?;
     let replay = load.replay.as_ref().context("no replay")?;
     let dir = Path::new(&document.run.dir);
@@ -66,7 +66,7 @@ pub fn run() -> Result<()> {
     );
     let before = took.as_secs_f64() - document.run.duration_s;
     println!(
-        "  {before:.1} s besides the {:.1} s of the load: reading the log, starting, the book",
+        "  {before:.1} s besides the {:.1} s of the load: reading the log, starting, the runs",
         document.run.duration_s
     );
     println!(
@@ -97,16 +97,16 @@ pub fn run() -> Result<()> {
     let errors: Vec<u64> = started
         .windows(2)
         .zip(lines.windows(2))
-        .map(|(got, logged)| {
-            let got = got[1] as i64 - got[0] as i64;
-            got.abs_diff((logged[1].at_us - logged[0].at_us) as i64 * 1000)
+        .map(|(replayed, logged)| {
+            let replayed = replayed[1] as i64 - replayed[0] as i64;
+            replayed.abs_diff((logged[1].at_us - logged[0].at_us) as i64 * 1000)
         })
         .collect();
     let q = quantiles_of(&errors);
     let us = |ns: u64| ns as f64 / 1e3;
     println!(
         "  inter-arrival times, started against logged: error median {:.1} us, p99 {:.1} us, p99.9 {:.1} us, max {:.1} us \
-         (wanted: p99 under 1000 us)",
+         (target: p99 under 1000 us)",
         us(q.p50),
         us(q.p99),
         us(q.p99_9),
@@ -116,8 +116,8 @@ pub fn run() -> Result<()> {
     Ok(())
 }
 
-/// A log as a site with an audience writes it: Poisson arrivals under a rate that changes from second to second, a few
-/// targets asked for by most, clients that ask for several things one after another.
+/// A realistic log: Poisson arrivals with a rate that changes every second, few popular targets, and clients with
+/// several sequential requests.
 fn lines() -> Vec<Line> {
     let mut rng = Rng::new(SEED, 0);
     let (mut at_s, mut lines) = (0.0_f64, Vec::with_capacity(LINES));

@@ -1,6 +1,6 @@
 //! Interleaved rounds: A B A B .., medians and ratios, since the machine's speed drifts.
 
-/// The median of some figures; 0 of none.
+/// The median; 0 without values.
 pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -17,7 +17,7 @@ pub fn line(label: &str, unit: &str, values: &[f64]) -> String {
     format!("  {label:<34} {:>12.1} {unit:<8} ({low:.1} to {high:.1}, {} rounds)", median(values), values.len())
 }
 
-/// Median of the ratios round by round, which drift touches less than the ratio of the medians.
+/// Median of the ratios of each round, which drift affects less than the ratio of the medians.
 pub fn ratio(of: &[f64], to: &[f64]) -> f64 {
     median(&of.iter().zip(to).map(|(of, to)| of / to).collect::<Vec<_>>())
 }

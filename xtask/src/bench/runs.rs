@@ -1,6 +1,6 @@
-//! `cargo xtask bench runs`: how long a list of very many runs takes, by the catalogue and without it.
+//! `cargo xtask bench runs`: time to list very many runs, with and without the catalogue.
 //!
-//! The runs are folders with one summary each, that of a short run made here, so that what is read is of its real size.
+//! Each run is a folder with a copy of the summary of a real short run, so that the summaries have a real size.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,10 +11,11 @@ use anyhow::{Context as _, Result, bail};
 
 use super::rounds::{line, median};
 
-/// Lists 10,000 runs (or `--runs N`) by the release binary (or `--binary FILE`), `--rounds N` times each way.
+/// Lists 10,000 runs (or `--runs N`) with the release binary (or `--binary FILE`), `--rounds N` times with and without
+/// the catalogue.
 ///
 /// # Errors
-/// The binary is not there or fails.
+/// The binary does not exist or fails.
 pub fn run_with(options: &[&str]) -> Result<()> {
     let (mut runs, mut rounds, mut binary) = (10_000_usize, 5_usize, PathBuf::from("target/release/yamabiko"));
     for pair in options.chunks(2) {
@@ -29,8 +30,8 @@ pub fn run_with(options: &[&str]) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let bytes = fill(folder.path(), &binary, runs)?;
     println!("{runs} runs with a summary of {bytes} bytes each; the files are in the page cache");
-    let list = |arguments: &[&str]| listed(&binary, folder.path(), arguments);
-    // The folders once, so that both ways find them in the page cache.
+    let list = |arguments: &[&str]| list_duration_ms(&binary, folder.path(), arguments);
+    // Read all folders once, so that they are in the page cache for both.
     list(&["runs", "--no-catalogue"])?;
     let first = list(&["runs"])?;
     let (mut with, mut without, mut searched) = (Vec::new(), Vec::new(), Vec::new());
@@ -57,28 +58,28 @@ pub fn run() -> Result<()> {
     run_with(&[])
 }
 
-/// Makes one run, and its summary so many times; the summary's size.
-fn fill(book: &Path, binary: &Path, runs: usize) -> Result<usize> {
-    // Nothing listens there: the requests fail, and the document is whole.
-    listed(binary, book, &["bench", "http://127.0.0.1:9/", "-n", "1000", "-r", "10000/s"])?;
-    let made = fs::read_dir(book)?.next().context("the run was not kept")??.path();
+/// Makes one run and `runs` copies of it; returns the size of the summary.
+fn fill(store: &Path, binary: &Path, runs: usize) -> Result<usize> {
+    // No server listens: the requests fail, and the document is complete.
+    list_duration_ms(binary, store, &["bench", "http://127.0.0.1:9/", "-n", "1000", "-r", "10000/s"])?;
+    let made = fs::read_dir(store)?.next().context("the run was not stored")??.path();
     let summary = fs::read(made.join("summary.json"))?;
     for number in 1..runs {
         let (day, second) = (number / 86_400 + 1, number % 86_400);
-        let moment = format!("202601{day:02}-{:02}{:02}{:02}", second / 3600, second / 60 % 60, second % 60);
-        let run = book.join(format!("{moment}-bench-abcd"));
+        let id = format!("202601{day:02}-{:02}{:02}{:02}", second / 3600, second / 60 % 60, second % 60);
+        let run = store.join(format!("{id}-bench-abcd"));
         fs::create_dir(&run)?;
         fs::write(run.join("summary.json"), &summary)?;
     }
     Ok(summary.len())
 }
 
-/// Runs it to its end; milliseconds.
-fn listed(binary: &Path, book: &Path, arguments: &[&str]) -> Result<f64> {
+/// Runs a list command; returns its duration in milliseconds.
+fn list_duration_ms(binary: &Path, store: &Path, arguments: &[&str]) -> Result<f64> {
     let began = Instant::now();
-    let output = Command::new(binary).args(arguments).env("YAMABIKO_RUNS", book).stdin(Stdio::null()).output()?;
+    let output = Command::new(binary).args(arguments).env("YAMABIKO_RUNS", store).stdin(Stdio::null()).output()?;
     let took = began.elapsed().as_secs_f64() * 1e3;
-    // 3: an invalid measurement, which a run without a server may well be.
+    // Exit status 3: an invalid run, as expected without a server.
     if !matches!(output.status.code(), Some(0 | 3)) {
         bail!("yamabiko {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     }

@@ -1,9 +1,8 @@
-//! `cargo xtask bench serve`: one server core, the generator on the other.
-//!
-//! Every server of a case runs at once on core 0, and idles while another is asked; the generator is on core 1. Turn and
-//! turn about: each round asks all of them forwards and then backwards, so that a machine that drifts drifts for all.
-//! Beside each rate stands what a request cost the server, and how busy both cores were: where the generator's is full
-//! and the server's is not, the rate is the generator's.
+//! `cargo xtask bench serve`: servers on one core, measured by a generator on the other. All servers of a case run
+//! concurrently on core 0, and idle while another one is measured; core 1 has the generator. Each round measures all
+//! servers forwards and then backwards, so that drift of the machine affects all equally. Each rate is printed with the
+//! server's CPU time per request and the utilization of both cores: if only the generator's core is saturated, the rate
+//! is the generator's.
 
 pub(super) mod measure;
 mod peers;
@@ -11,43 +10,44 @@ mod peers;
 use anyhow::{Result, bail};
 
 use self::measure::{Measured, measure};
-use self::peers::{Files, Peer, Spoken};
+use self::peers::{Files, Peer, Protocol};
 use super::load::measure::Client;
 use super::rounds::{median, ratio};
 use super::servers::{need, yamabiko};
 
-/// Of each round forwards and backwards.
+/// Number of rounds, each forwards and backwards.
 const ROUNDS: usize = 2;
-/// Length of one measurement.
+/// Length of one measurement in seconds.
 const SECONDS: &str = "2";
-/// A server's core this busy is full.
-const FULL: f64 = 0.97;
-/// So is a generator's, which does little in the moments of its start and end.
-const GENERATOR_FULL: f64 = 0.90;
+/// Utilization from which the server's core counts as saturated.
+const SERVER_SATURATED: f64 = 0.97;
+/// Utilization from which the generator's core counts as saturated; lower, since the generator is idle at its start and
+/// end.
+const GENERATOR_SATURATED: f64 = 0.90;
 
-/// What the generator does.
+/// A kind of load.
 struct Case {
     about: &'static str,
     file: &'static str,
     options: &'static [&'static str],
-    /// As wrk would be asked for the same; none: it cannot.
+    /// The equivalent options of wrk; `None` if wrk cannot do it.
     wrk: Option<&'static [&'static str]>,
-    spoken: Spoken,
+    protocol: Protocol,
 }
 
 const CASES: &[Case] = &[
-    Case { about: "keep-alive, 1 KB", file: "1k.bin", options: &[], wrk: Some(&[]), spoken: Spoken::Plain },
-    Case { about: "keep-alive, 10 KB", file: "10k.bin", options: &[], wrk: None, spoken: Spoken::Plain },
-    Case { about: "keep-alive, 100 KB", file: "100k.bin", options: &[], wrk: None, spoken: Spoken::Plain },
-    Case { about: "keep-alive, 1 MB", file: "1m.bin", options: &[], wrk: None, spoken: Spoken::Plain },
+    Case { about: "keep-alive, 1 KB", file: "1k.bin", options: &[], wrk: Some(&[]), protocol: Protocol::Plain },
+    Case { about: "keep-alive, 10 KB", file: "10k.bin", options: &[], wrk: None, protocol: Protocol::Plain },
+    Case { about: "keep-alive, 100 KB", file: "100k.bin", options: &[], wrk: None, protocol: Protocol::Plain },
+    Case { about: "keep-alive, 1 MB", file: "1m.bin", options: &[], wrk: None, protocol: Protocol::Plain },
     Case {
         about: "one connection per request, 1 KB",
         file: "1k.bin",
         options: &["--close"],
         wrk: None,
-        spoken: Spoken::Plain,
+        protocol: Protocol::Plain,
     },
-    Case { about: "TLS, keep-alive, 1 KB", file: "1k.bin", options: &["-k"], wrk: None, spoken: Spoken::Tls },
+    Case { about: "TLS, keep-alive, 1 KB", file: "1k.bin", options: &["-k"], wrk: None, protocol: Protocol::Tls },
 ];
 
 /// Runs the bench and prints it.
@@ -65,27 +65,32 @@ pub fn run() -> Result<()> {
         2 * ROUNDS
     );
     for (at, case) in CASES.iter().enumerate() {
-        // No port is used twice: the last case's connections may still be closing.
-        let (peers, missing) = peers::start(&client, &files, case.spoken, case.file, at)?;
+        // Each port is used once, since connections of the previous case may still be closing.
+        let (peers, missing) = peers::start(&client, &files, case.protocol, case.file, at)?;
         println!("\n{}", case.about);
         for why in missing {
             println!("  not measured: {why}");
         }
-        let figures = turn_about(&peers, ROUNDS, |peer| {
+        let figures = measure_alternately(&peers, ROUNDS, |peer| {
             measure(peer, || client.bench_of(&peer.url(case.file), &[&["--no-save"], case.options].concat()))
         })?;
         show(&peers, &figures);
         if let Some(options) = case.wrk {
             println!("  the same by wrk, as a second generator, two measurements each");
-            let figures = turn_about(&peers, 1, |peer| measure(peer, || client.wrk_of(&peer.url(case.file), options)))?;
+            let figures =
+                measure_alternately(&peers, 1, |peer| measure(peer, || client.wrk_of(&peer.url(case.file), options)))?;
             show(&peers, &figures);
         }
     }
     Ok(())
 }
 
-/// Each peer's measurements, in the order of the rounds, each of them forwards and backwards.
-fn turn_about(peers: &[Peer], rounds: usize, of: impl Fn(&Peer) -> Result<Measured>) -> Result<Vec<Vec<Measured>>> {
+/// Measures all peers forwards and backwards in each round; returns each peer's measurements.
+fn measure_alternately(
+    peers: &[Peer],
+    rounds: usize,
+    of: impl Fn(&Peer) -> Result<Measured>,
+) -> Result<Vec<Vec<Measured>>> {
     let mut figures: Vec<Vec<Measured>> = peers.iter().map(|_| Vec::new()).collect();
     for round in 0..2 * rounds {
         let forwards = round % 2 == 0;
@@ -93,7 +98,7 @@ fn turn_about(peers: &[Peer], rounds: usize, of: impl Fn(&Peer) -> Result<Measur
             let at = if forwards { step } else { peers.len() - 1 - step };
             let measured = of(&peers[at])?;
             if measured.failed > 0 {
-                bail!("{}: {} requests failed: its figures would say nothing", peers[at].name, measured.failed);
+                bail!("{}: {} requests failed: its figures are meaningless", peers[at].name, measured.failed);
             }
             figures[at].push(measured);
         }
@@ -106,10 +111,10 @@ fn show(peers: &[Peer], figures: &[Vec<Measured>]) {
         "    {:<22} {:>9} {:>21} {:>8} {:>6}   {:>6} {:>6} {:>7}   {:>6} {:>9}",
         "server", "req/s", "(low to high)", "/ nginx", "/ MAX", "user", "system", "softirq", "core", "generator"
     );
-    // The better of nginx's two ways is what there is to beat.
+    // The better of nginx's two configurations is the reference.
     let rate_of = |at: usize| median(&rates(&figures[at]));
-    let best = |wanted: fn(&Peer) -> bool| {
-        let among = (0..peers.len()).filter(|&at| wanted(&peers[at]));
+    let best = |is_selected: fn(&Peer) -> bool| {
+        let among = (0..peers.len()).filter(|&at| is_selected(&peers[at]));
         among.max_by(|a, b| rate_of(*a).total_cmp(&rate_of(*b)))
     };
     let nginx = best(|peer| peer.name.starts_with("nginx"));
@@ -139,9 +144,9 @@ fn show(peers: &[Peer], figures: &[Vec<Measured>]) {
     }
 }
 
-/// Which side the rate is of, where it is not the server's.
+/// Which side limited the rate, if not the server.
 fn limit(server: f64, generator: f64) -> &'static str {
-    match (server >= FULL, generator >= GENERATOR_FULL) {
+    match (server >= SERVER_SATURATED, generator >= GENERATOR_SATURATED) {
         (true, _) => "",
         (false, true) => "  the generator was the limit",
         (false, false) => "  neither core was full",
@@ -159,8 +164,8 @@ mod tests {
     #[test]
     fn a_rate_limited_by_the_generator_is_marked() {
         assert_eq!(limit(0.99, 0.99), "");
-        assert_eq!(limit(FULL, 0.1), "");
-        assert_eq!(limit(FULL - 0.01, GENERATOR_FULL), "  the generator was the limit");
+        assert_eq!(limit(SERVER_SATURATED, 0.1), "");
+        assert_eq!(limit(SERVER_SATURATED - 0.01, GENERATOR_SATURATED), "  the generator was the limit");
         assert_eq!(limit(0.5, 0.5), "  neither core was full");
     }
 }

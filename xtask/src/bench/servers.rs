@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-/// A folder with files to serve and a configuration for nginx; gone when dropped.
+/// A temporary folder with files to serve and a configuration of nginx, deleted when dropped.
 pub struct Site {
     folder: tempfile::TempDir,
 }
@@ -17,7 +17,7 @@ impl Site {
     pub fn new() -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("yamabiko-bench-").tempdir()?;
         use std::os::unix::fs::PermissionsExt;
-        // nginx's worker is another user.
+        // nginx's worker runs as another user.
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755))?;
         for (name, bytes) in [("1k.bin", 1 << 10), ("10k.bin", 10 << 10), ("100k.bin", 100 << 10), ("1m.bin", 1 << 20)]
         {
@@ -42,19 +42,19 @@ impl Site {
         format!("exec nginx -p {folder} -c {folder}/nginx.conf -e {folder}/error.log")
     }
 
-    /// A path in the folder.
+    /// The path of a file in the folder.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 }
 
-/// The same files over TLS and HTTP/2: nginx with a certificate of its own making.
+/// The same files over TLS and HTTP/2: nginx with a self-signed certificate.
 pub struct SecureSite<'a> {
     site: &'a Site,
 }
 
 impl<'a> SecureSite<'a> {
-    /// Makes the certificate and the configuration in the site's folder.
+    /// Writes the certificate and the configuration to the site's folder.
     pub fn new(site: &'a Site) -> Result<Self> {
         let folder = site.folder.path();
         certificate(folder)?;
@@ -69,46 +69,46 @@ impl<'a> SecureSite<'a> {
         Ok(SecureSite { site })
     }
 
-    /// The command that starts nginx, one worker: HTTP/2 in clear on [`PORT`], TLS on its own.
+    /// The command that starts nginx with one worker: HTTP/2 without TLS on [`PORT`], TLS on `SECURE_PORT`.
     pub fn nginx(&self) -> String {
         let folder = self.site.folder.path().display();
         format!("exec nginx -p {folder} -c {folder}/secure.conf -e {folder}/error.log")
     }
 
-    /// The file of 1 KiB over TLS.
+    /// URL of the file of 1 KiB over TLS.
     pub fn https_url(&self) -> String {
         format!("https://localhost:{SECURE_PORT}/1k.bin")
     }
 
-    /// The same over HTTP/2 in clear.
+    /// URL of the file of 1 KiB over HTTP/2 without TLS.
     pub fn h2c_url(&self) -> String {
         format!("http://127.0.0.1:{PORT}/1k.bin")
     }
 }
 
-/// Where nginx speaks TLS.
+/// Port of nginx's TLS listener.
 const SECURE_PORT: u16 = 18443;
 
-/// Where the bench servers listen.
+/// Port of the bench servers.
 pub const PORT: u16 = 18080;
 
-/// A server of this bench on loopback, ended when dropped.
+/// A server process on loopback, ended when dropped.
 pub struct Running(Child);
 
 impl Running {
-    /// Starts a shell command on some cores (as taskset takes them) and waits until it listens on [`PORT`].
+    /// Starts a shell command on these cores (in the form of taskset) and waits until it listens on [`PORT`].
     pub fn start(command: &str, cores: Option<&str>) -> Result<Self> {
         Running::start_at(command, cores, PORT)
     }
 
-    /// The number of its process.
+    /// The process number.
     pub fn pid(&self) -> i32 {
         self.0.id() as i32
     }
 
-    /// The same on a port of its own.
+    /// Starts a shell command on these cores and waits until it listens on `port`.
     pub fn start_at(command: &str, cores: Option<&str>, port: u16) -> Result<Self> {
-        // Another's server would answer in its place, and be measured.
+        // Another server on the port would be measured instead.
         if std::net::TcpStream::connect(("127.0.0.1", port)).is_ok() {
             bail!("something listens on port {port} already");
         }
@@ -142,11 +142,11 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // TERM first, so that nginx ends its worker; the children of a shell that `exec`s are the server itself.
+        // SIGTERM lets nginx end its worker. The shell command uses `exec`, so the process is the server itself.
         let pid = nix::unistd::Pid::from_raw(self.0.id() as i32);
         let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM);
-        let told = Instant::now();
-        while told.elapsed() < Duration::from_secs(2) {
+        let signalled = Instant::now();
+        while signalled.elapsed() < Duration::from_secs(2) {
             if matches!(self.0.try_wait(), Ok(Some(_))) {
                 return;
             }
@@ -157,7 +157,7 @@ impl Drop for Running {
     }
 }
 
-/// Makes `key.pem` and `certificate.pem` (ECDSA on P-256, for `localhost`) in a folder.
+/// Writes `key.pem` and `certificate.pem` (ECDSA on P-256, for `localhost`) to a folder.
 pub fn certificate(folder: &Path) -> Result<()> {
     output(
         Command::new("openssl")
@@ -170,7 +170,7 @@ pub fn certificate(folder: &Path) -> Result<()> {
     .map(|_| ())
 }
 
-/// The release binary beside this one, built first.
+/// Builds the release binary; returns its path.
 pub fn yamabiko() -> Result<PathBuf> {
     let status = Command::new("cargo").args(["build", "--release", "--locked", "--package", "yamabiko"]).status()?;
     if !status.success() {
@@ -180,7 +180,7 @@ pub fn yamabiko() -> Result<PathBuf> {
     Ok(fs::canonicalize(target.join("release/yamabiko"))?)
 }
 
-/// Runs a program and gives its standard output; its own words are in the error.
+/// Runs a program and returns its stdout; an error contains its stderr.
 pub fn output(command: &mut Command) -> Result<String> {
     let output = command.output().with_context(|| format!("{command:?}"))?;
     if !output.status.success() {
@@ -189,7 +189,7 @@ pub fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Requests a second and bytes a second as wrk reports them.
+/// Requests per second and bytes per second from wrk's report.
 pub fn wrk_figures(text: &str) -> Result<(f64, f64)> {
     let after = |key: &str| text.lines().find_map(|line| line.trim().strip_prefix(key)).map(str::trim);
     let requests = after("Requests/sec:").context("wrk printed no Requests/sec")?.parse()?;
@@ -205,7 +205,7 @@ pub fn wrk_figures(text: &str) -> Result<(f64, f64)> {
     Ok((requests, transfer[..split].parse::<f64>()? * factor))
 }
 
-/// Whether a file is there, for messages that say what to install.
+/// Checks that a program is installed; the error names it.
 pub fn need(program: &str) -> Result<()> {
     let found = std::env::var_os("PATH")
         .is_some_and(|path| std::env::split_paths(&path).any(|folder| is_file(&folder.join(program))))

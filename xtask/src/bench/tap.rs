@@ -1,13 +1,13 @@
-//! `cargo xtask bench tap [--rounds N] [--seconds N]`: what the tap costs the program that it runs in.
+//! `cargo xtask bench tap [--rounds N] [--seconds N]`: the cost of the tap for the tapped program.
 //!
-//! 1. One hook, in nanoseconds, by kind: `crates/tap/tests/programs/cost.c`, without and with the library in turn.
-//! 2. Programs: wrk and curl against nginx at 1 KB and at 100 KB, without, with the tap, with the tap and the book, under
-//!    strace, and without again, in turn.
-//! 3. Both together: the calls that a request takes, as strace counts them, times what a hook costs.
+//! 1. Cost of one hook in nanoseconds, by kind: `crates/tap/tests/programs/cost.c`, alternately without and with the
+//!    library.
+//! 2. Cost for programs: wrk and curl against nginx with 1 KB and 100 KB; alternately without the tap, with it, with it
+//!    and the run store, under strace, and without it again.
+//! 3. Check of both: number of calls per request, as strace counts them, times the cost of a hook.
 //!
-//! The loader ignores a library that it cannot load, in silence, and a program that runs without it costs nothing: so each
-//! run under the tap must have said that it was loaded, and must have been seen at its work, or the bench has measured
-//! nothing and ends.
+//! The loader silently ignores a library that it cannot load, and a program without it has no cost. So each run under
+//! the tap must have records of the program's connections; otherwise the bench fails.
 
 mod calls;
 mod hooks;
@@ -21,10 +21,10 @@ use self::run::Tapped;
 use super::extent::Extent;
 use super::servers::{Site, need, yamabiko};
 
-/// What a hook costs differs little from round to round.
+/// Number of rounds; the cost of a hook varies little.
 const HOOK_ROUNDS: usize = 5;
 
-/// The usual length of wrk's runs; curl takes as many requests as last about as long.
+/// Default number of rounds, and length of wrk's runs; curl makes as many requests as take about as long.
 const USUAL_EXTENT: Extent = Extent { rounds: 11, seconds: 1 };
 
 /// Runs the bench at its usual length and prints it.
@@ -32,10 +32,10 @@ pub fn run() -> Result<()> {
     run_with(&[])
 }
 
-/// Runs the bench with the options as typed and prints it.
+/// Runs the bench with these options and prints it.
 ///
 /// # Errors
-/// An option that there is not; something that could not be measured, a run without the library above all.
+/// An unknown option, or a failed measurement, such as a run without the library.
 pub fn run_with(words: &[&str]) -> Result<()> {
     let extent = USUAL_EXTENT.changed_by(words)?;
     for program in ["wrk", "curl", "nginx", "strace", "taskset", "chrt", "cc", "bash"] {
@@ -48,7 +48,7 @@ pub fn run_with(words: &[&str]) -> Result<()> {
     programs::measure(&tapped, &site, extent, &hooks)
 }
 
-/// Whether a figure is what was asked for, in words.
+/// Whether a figure meets its target, as text.
 fn verdict(value: f64, limit: f64) -> &'static str {
     if value < limit { "met" } else { "not met" }
 }

@@ -1,8 +1,8 @@
-//! A sender with Poisson arrivals over many client addresses and an echo at the far end: the traffic for judging the
-//! path. Both are started by `bench path` inside `yamabiko net`.
+//! A sender with Poisson arrivals over many client addresses, and an echo server: the traffic for measuring the path.
+//! `bench path` starts both inside of `yamabiko net`.
 //!
-//! Every packet carries its client, its send time and, once echoed, its arrival time, all of CLOCK_MONOTONIC, which
-//! both ends share. So errors are measured from outside the path: what it reads late is in them.
+//! Every packet contains its client, its send time and, once echoed, its arrival time. Times are of CLOCK_MONOTONIC,
+//! which both ends share. So errors are measured outside of the path, and include delayed reads of the path.
 
 use std::io::IoSlice;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
@@ -20,48 +20,49 @@ use stats::{Histogram, Rng};
 use sys::clock::monotonic_ns;
 use sys::sched::Urgency;
 
-/// client, sent_at, echoed_at
+/// Size of a packet: client, send time, arrival time, and padding.
 const PACKET_BYTES: usize = 64;
-/// The receiver waits so long for the last echoes: more than any RTT of the profiles used.
-const TAIL: Duration = Duration::from_secs(3);
+/// How long the receiver waits for the last echoes: longer than any RTT of the profiles.
+const ECHO_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// What was sent and how it came back.
+/// Results of the sender.
 #[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct UdpResult {
     /// Packets sent.
     pub sent: u64,
     /// Echoes received.
     pub received: u64,
-    /// Send less due: how late the sender itself was, ns.
+    /// Send lag of the sender, ns.
     pub send_lag_ns: schema::Quantiles,
     /// RTT error, ns.
     pub rtt_error_ns: schema::Quantiles,
-    /// One-way time up, measured minus configured (half the RTT), ns: read delay, timing error and the receiver's own delay.
+    /// One-way delay upstream, measured minus configured (half the RTT), ns: read delay, timing error and the
+    /// receiver's own delay.
     pub up_error_ns: schema::Quantiles,
 }
 
-/// Echoes until killed.
+/// Echoes packets until the process is killed.
 pub fn echo(port: u16) -> Result<()> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port)).context("bind the echo")?;
     let mut packet = [0u8; PACKET_BYTES];
     loop {
         let (length, from) = socket.recv_from(&mut packet).context("receive")?;
         packet[16..24].copy_from_slice(&monotonic_ns().to_le_bytes());
-        // A full queue towards the clients would show as missing echoes.
+        // With a small buffer, a full queue towards the clients would cause missing echoes.
         let _ = socket.send_to(&packet[..length], from);
     }
 }
 
-/// Sends `rate_per_s` packets a second for `seconds`, each from a client drawn at random, and prints the result as JSON.
+/// Sends `rate_per_s` packets per second for `seconds`, each from a random client, and prints the result as JSON.
 pub fn send(profile: &Path, clients: u32, rate_per_s: f64, seconds: u64, port: u16) -> Result<()> {
     let paths = Profile::read(profile, &|file| std::fs::read_to_string(file))?.clients(clients);
     let addresses = AddressPlan::new(clients).context("too many clients")?;
-    let asked_ns: Vec<u64> = paths.iter().map(|path| path.rtt().as_nanos() as u64).collect();
+    let configured_ns: Vec<u64> = paths.iter().map(|path| path.rtt().as_nanos() as u64).collect();
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).context("bind the sender")?;
     let stop = Arc::new(AtomicBool::new(false));
     let receiver = {
         let (socket, stop) = (socket.try_clone()?, Arc::clone(&stop));
-        std::thread::spawn(move || receive(&socket, &asked_ns, &stop))
+        std::thread::spawn(move || receive(&socket, &configured_ns, &stop))
     };
 
     Urgency::Ordinary.apply_to_this_thread();
@@ -92,7 +93,7 @@ pub fn send(profile: &Path, clients: u32, rate_per_s: f64, seconds: u64, port: u
         sent += 1;
         due += (rng.exponential() * 1e9 / rate_per_s) as u64;
     }
-    std::thread::sleep(TAIL);
+    std::thread::sleep(ECHO_TIMEOUT);
     stop.store(true, Ordering::Relaxed);
     let (rtt_error, up_error) = receiver.join().expect("the receiver does not panic")?;
     ensure!(!rtt_error.is_empty(), "no echo came back");
@@ -107,7 +108,7 @@ pub fn send(profile: &Path, clients: u32, rate_per_s: f64, seconds: u64, port: u
     Ok(())
 }
 
-fn receive(socket: &UdpSocket, asked_ns: &[u64], stop: &AtomicBool) -> Result<(Histogram, Histogram)> {
+fn receive(socket: &UdpSocket, configured_ns: &[u64], stop: &AtomicBool) -> Result<(Histogram, Histogram)> {
     socket.set_read_timeout(Some(Duration::from_millis(100)))?;
     let (mut rtt_error, mut up_error) = (Histogram::new(), Histogram::new());
     let mut packet = [0u8; PACKET_BYTES];
@@ -117,8 +118,8 @@ fn receive(socket: &UdpSocket, asked_ns: &[u64], stop: &AtomicBool) -> Result<(H
         let client = u32::from_le_bytes(packet[0..4].try_into()?) as usize;
         let sent_at = u64::from_le_bytes(packet[8..16].try_into()?);
         let echoed_at = u64::from_le_bytes(packet[16..24].try_into()?);
-        rtt_error.record((now - sent_at).abs_diff(asked_ns[client]));
-        up_error.record((echoed_at - sent_at).saturating_sub(asked_ns[client] / 2));
+        rtt_error.record((now - sent_at).abs_diff(configured_ns[client]));
+        up_error.record((echoed_at - sent_at).saturating_sub(configured_ns[client] / 2));
     }
     Ok((rtt_error, up_error))
 }

@@ -1,8 +1,8 @@
-//! `cargo xtask bench viewers [--rounds N] [--seconds N]`: what looking on costs a run.
+//! `cargo xtask bench viewers [--rounds N] [--seconds N]`: the effect of viewers of the live page on a run.
 //!
-//! One run of an open loop at real distances, without a page, with a page that nobody has open, with one viewer and with twenty, in an
-//! order drawn anew each round; and once more without, which shows what the machine itself differs by. A viewer reads the page's
-//! event stream to its end, as a browser does; what a browser draws with it is drawn on its own machine.
+//! An open-loop run over real distances without a page, with a page without viewers, with one viewer and with twenty,
+//! in a random order each round; and a second run without a page, which shows the variation of the machine. A viewer
+//! reads the page's event stream to its end, as a browser does; a browser's drawing would be on another machine.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -20,10 +20,10 @@ use super::servers::{PORT, Site, yamabiko};
 
 /// Rounds of five runs.
 const USUAL_EXTENT: Extent = Extent { rounds: 7, seconds: 8 };
-/// Far enough from the limit that the figures are the run's and not a queue's.
+/// Offered rate, far below the capacity, so that no queue affects the figures.
 const RATE: &str = "4000/s";
 
-/// How a run is looked at.
+/// Number of viewers of each kind of run; `None` is a run without a page.
 const WAYS: [(&str, Option<usize>); 5] = [
     ("no page", None),
     ("no page again", None),
@@ -32,7 +32,7 @@ const WAYS: [(&str, Option<usize>); 5] = [
     ("20 viewers", Some(20)),
 ];
 
-/// What one run says of itself.
+/// Figures of one run.
 struct Figures {
     response_p50_us: f64,
     response_p99_us: f64,
@@ -48,17 +48,17 @@ pub fn run() -> Result<()> {
     run_with(&[])
 }
 
-/// Runs the bench with the options as typed and prints it.
+/// Runs the bench with these options and prints it.
 ///
 /// # Errors
-/// An option that there is not; something that could not be measured.
+/// An unknown option, or a failed measurement.
 pub fn run_with(words: &[&str]) -> Result<()> {
     let extent = USUAL_EXTENT.changed_by(words)?;
     let (program, site) = (yamabiko()?, Site::new()?);
     println!("{RATE} for {} s over 1,000 clients 48 ms away, 1 KB, nginx; {} rounds", extent.seconds, extent.rounds);
     let mut rounds: [Vec<Figures>; WAYS.len()] = Default::default();
     for round in 0..extent.rounds {
-        // Each way stands in each place equally often.
+        // Each kind of run is at each position equally often.
         for place in 0..WAYS.len() {
             let way = (place * 2 + round) % WAYS.len();
             rounds[way].push(once(&program, &site, extent.seconds, WAYS[way].1)?);
@@ -103,27 +103,27 @@ fn once(program: &Path, site: &Site, seconds: u64, viewers: Option<usize>) -> Re
         command.arg("--live=127.0.0.1:0");
     }
     let mut child = command.spawn().context("yamabiko bench")?;
-    let mut said = BufReader::new(child.stderr.take().context("stderr of yamabiko bench")?);
+    let mut stderr = BufReader::new(child.stderr.take().context("stderr of yamabiko bench")?);
     let mut watching: Vec<JoinHandle<u64>> = Vec::new();
     if let Some(viewers) = viewers {
         let mut first = String::new();
-        said.read_line(&mut first)?;
+        stderr.read_line(&mut first)?;
         let Some(address) =
             first.trim().strip_prefix("live: http://").map(|rest| rest.trim_end_matches('/').to_owned())
         else {
             bail!("yamabiko bench --live: {}", first.trim());
         };
         watching =
-            (0..viewers).map(|_| address.clone()).map(|address| thread::spawn(move || look_on(&address))).collect();
+            (0..viewers).map(|_| address.clone()).map(|address| thread::spawn(move || read_events(&address))).collect();
     }
     let rest = thread::spawn(move || {
         let mut text = String::new();
-        said.read_to_string(&mut text).map(|_| text).unwrap_or_default()
+        stderr.read_to_string(&mut text).map(|_| text).unwrap_or_default()
     });
     let output = child.wait_with_output()?;
-    let said = rest.join().unwrap_or_default();
+    let stderr = rest.join().unwrap_or_default();
     let document: Document =
-        serde_json::from_slice(&output.stdout).with_context(|| format!("yamabiko bench: {}", said.trim()))?;
+        serde_json::from_slice(&output.stdout).with_context(|| format!("yamabiko bench: {}", stderr.trim()))?;
     let seen = watching.into_iter().map(|viewer| viewer.join().unwrap_or(0)).sum();
     std::fs::remove_dir_all(site.path("runs")).context("the runs' folder")?;
     let load = document.load.context("the document has no load")?;
@@ -139,12 +139,13 @@ fn once(program: &Path, site: &Site, seconds: u64, viewers: Option<usize>) -> Re
     })
 }
 
-/// Reads the stream until it ends; how many bytes that were.
-fn look_on(address: &str) -> u64 {
+/// Reads the event stream to its end; returns the number of bytes.
+fn read_events(address: &str) -> u64 {
     let Ok(mut stream) = TcpStream::connect(address) else { return 0 };
-    let asked = format!("GET /events HTTP/1.1\r\nHost: {address}\r\nAccept: text/event-stream\r\n\r\n");
-    // A run's end closes it; a page that hangs shall not hang the bench.
-    if stream.set_read_timeout(Some(Duration::from_secs(60))).is_err() || stream.write_all(asked.as_bytes()).is_err() {
+    let request = format!("GET /events HTTP/1.1\r\nHost: {address}\r\nAccept: text/event-stream\r\n\r\n");
+    // The end of the run closes the stream; the timeout is for a hanging page.
+    if stream.set_read_timeout(Some(Duration::from_secs(60))).is_err() || stream.write_all(request.as_bytes()).is_err()
+    {
         return 0;
     }
     let (mut seen, mut bytes) = (0, [0; 64 * 1024]);

@@ -1,11 +1,11 @@
-//! `cargo xtask bench watch`: the analysis beside tcptrace, the capture beside tcpdump.
+//! `cargo xtask bench watch`: the analysis compared with tcptrace, the capture compared with tcpdump.
 //!
 //! 1. From a file: two captures of real traffic, of over half a million packets each, one with few connections and
-//!    one with a connection a request. Packets a second, CPU time and peak memory, turn and turn about.
-//! 2. Live: load through the path, with nobody, `tcpdump -w`, `yamabiko watch` and the run's own capture at the
-//!    server's door. What each lost, and what each cost the load.
+//!    one with a connection per request. Packets per second, CPU time and peak memory, alternately.
+//! 2. Live: load through the path without a capture, and with `tcpdump -w`, `yamabiko watch` and the run's own capture
+//!    at the server's end. Lost packets of each, and its effect on the load.
 //!
-//! Captures are made anew for each run, in the lab's namespaces, and are gone afterwards.
+//! Each run makes new captures, in the testbed's namespaces, and deletes them.
 
 mod file;
 mod live;
@@ -30,7 +30,7 @@ pub fn run() -> Result<()> {
     live::run(&yamabiko, &site)
 }
 
-/// A figure beside what it must reach.
+/// Whether a target is met, as text.
 fn verdict(reached: bool) -> &'static str {
     if reached { "reached" } else { "NOT reached" }
 }

@@ -1,5 +1,4 @@
-//! The licences of what is inside the binary, on one page: every crate that is linked into it, and the few things that are
-//! no crates.
+//! One text with the licences of everything in the binary: every linked crate, and included files that are not crates.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -10,10 +9,10 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail};
 use serde::Deserialize;
 
-/// The page. Texts that several crates share stand there once.
+/// Builds the text. A licence text that several crates share is included once.
 ///
 /// # Errors
-/// A crate says nothing of its licence, or cargo cannot say which there are.
+/// A crate has no licence information, or `cargo metadata` fails.
 pub fn page(root: &Path) -> Result<String> {
     let linked = linked(&metadata(root)?)?;
     let mut texts: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -21,27 +20,28 @@ pub fn page(root: &Path) -> Result<String> {
     for package in &linked {
         let name = format!("{} {}", package.name, package.version);
         let found = licence_texts(package)?;
-        let Some(said) = package.license.clone().or_else(|| (!found.is_empty()).then(|| "see below".to_owned())) else {
-            bail!("{name} says nothing of its licence: it cannot be given on");
+        let Some(licence) = package.license.clone().or_else(|| (!found.is_empty()).then(|| "see below".to_owned()))
+        else {
+            bail!("{name} has no licence information: it cannot be distributed");
         };
         let own = if found.is_empty() { " (no text of its own: see the standard text of the licence)" } else { "" };
-        writeln!(list, "  {name}: {said}{own}")?;
+        writeln!(list, "  {name}: {licence}{own}")?;
         for text in found {
             texts.entry(text).or_default().push(name.clone());
         }
     }
     for (name, path) in ASSETS {
         let text = fs::read_to_string(root.join(path)).with_context(|| format!("read {path}"))?;
-        texts.entry(tidied(&text)).or_default().push((*name).to_owned());
+        texts.entry(normalised(&text)).or_default().push((*name).to_owned());
     }
-    let mut page = format!("{HEAD}\n{list}\n");
+    let mut page = format!("{HEADER}\n{list}\n");
     for (text, names) in in_order(texts) {
-        write!(page, "{RULE}\n{}\n{RULE}\n\n{text}\n\n", names.join(", "))?;
+        write!(page, "{SEPARATOR}\n{}\n{SEPARATOR}\n\n{text}\n\n", names.join(", "))?;
     }
     Ok(page)
 }
 
-/// By the first name that each stands for.
+/// Sorts texts by the first crate that each belongs to.
 fn in_order(texts: BTreeMap<String, Vec<String>>) -> Vec<(String, Vec<String>)> {
     let mut texts: Vec<_> = texts.into_iter().collect();
     texts.sort_by(|a, b| a.1.cmp(&b.1));
@@ -95,19 +95,19 @@ struct DependencyKind {
 
 fn metadata(root: &Path) -> Result<Metadata> {
     let platform = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
-    let said = Command::new("cargo")
+    let output = Command::new("cargo")
         .current_dir(root)
         .args(["metadata", "--format-version", "1", "--locked", "--filter-platform", &platform])
         .output()
         .context("run cargo metadata")?;
-    if !said.status.success() {
-        bail!("cargo metadata: {}", String::from_utf8_lossy(&said.stderr));
+    if !output.status.success() {
+        bail!("cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
     }
-    serde_json::from_slice(&said.stdout).context("read what cargo metadata said")
+    serde_json::from_slice(&output.stdout).context("parse the output of cargo metadata")
 }
 
-/// The crates of others that are in the binary: reached from `yamabiko` by ordinary dependencies. What only builds or
-/// tests it, and macros that only write code, are not in it.
+/// Third-party crates in the binary: those that `yamabiko` reaches by normal dependencies. Build and test dependencies
+/// and procedural macros are not linked.
 fn linked(metadata: &Metadata) -> Result<Vec<Package>> {
     let packages: BTreeMap<&str, &Package> = metadata.packages.iter().map(|one| (one.id.as_str(), one)).collect();
     let nodes: BTreeMap<&str, &Node> = metadata.resolve.nodes.iter().map(|one| (one.id.as_str(), one)).collect();
@@ -130,7 +130,7 @@ fn linked(metadata: &Metadata) -> Result<Vec<Package>> {
     Ok(linked)
 }
 
-/// The licences and notices that a crate brings along.
+/// The licence and notice files of a crate.
 fn licence_texts(package: &Package) -> Result<Vec<String>> {
     let folder = Path::new(&package.manifest_path).parent().context("a manifest has a folder")?;
     let mut paths: BTreeSet<_> = package.license_file.iter().map(|name| folder.join(name)).collect();
@@ -138,28 +138,28 @@ fn licence_texts(package: &Package) -> Result<Vec<String>> {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().to_ascii_uppercase();
         let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
-        if is_file && FRONTS.iter().any(|front| name.starts_with(front)) && !name.ends_with(".RS") {
+        if is_file && FILE_PREFIXES.iter().any(|front| name.starts_with(front)) && !name.ends_with(".RS") {
             paths.insert(entry.path());
         }
     }
     let read = |path: PathBuf| -> Result<String> {
         let bytes = fs::read(&path).with_context(|| format!("read {}", path.display()))?;
-        Ok(tidied(&String::from_utf8_lossy(&bytes)))
+        Ok(normalised(&String::from_utf8_lossy(&bytes)))
     };
     paths.into_iter().map(read).collect()
 }
 
-/// The same text in whatever way its lines end.
-fn tidied(text: &str) -> String {
+/// The text with normalised line ends.
+fn normalised(text: &str) -> String {
     text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n").trim_matches('\n').to_owned()
 }
 
-/// How the names of such files begin.
-const FRONTS: &[&str] = &["LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE", "UNLICENSE"];
-/// What is in the binary and is no crate.
+/// Prefixes of the names of licence files.
+const FILE_PREFIXES: &[&str] = &["LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE", "UNLICENSE"];
+/// Included files that are not crates: name and path of the licence.
 const ASSETS: &[(&str, &str)] = &[("uPlot (in the HTML pages)", "crates/report/assets/uplot/LICENSE")];
-const RULE: &str = "================================================================================";
-const HEAD: &str = "\
+const SEPARATOR: &str = "================================================================================";
+const HEADER: &str = "\
 Licences of what is inside the yamabiko binary
 ==============================================
 
@@ -180,7 +180,7 @@ mod tests {
         for name in ["clap", "parquet", "rusqlite", "libsqlite3-sys", "rustls", "ring", "serde"] {
             assert!(has(name), "{name}");
         }
-        // Builds, tests, writes code.
+        // A build dependency, a test dependency, a procedural macro.
         for name in ["cc", "proptest", "insta", "serde_derive", "yamabiko", "report", "cargo-deb"] {
             assert!(!has(name), "{name}");
         }
@@ -189,6 +189,6 @@ mod tests {
 
     #[test]
     fn identical_licence_texts_appear_once() {
-        assert_eq!(tidied("\r\n\r\na  \r\nb\r\n"), tidied("a\nb"));
+        assert_eq!(normalised("\r\n\r\na  \r\nb\r\n"), normalised("a\nb"));
     }
 }

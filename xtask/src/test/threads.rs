@@ -10,8 +10,8 @@
 //!
 //! | binaries | at a time | since |
 //! |---|---|---|
-//! | `command`, `misbehaving`, `showing`, `suites` | two for each core | they wait, and nothing in them depends on a figure |
-//! | `real_honesty`, `real_path`, `real_showing`, `real_suites` | two | of what is measured there is one at a time (`Room::new`); beside it goes what only waits (`Room::beside`) |
+//! | `command`, `misbehaving`, `results`, `experiments` | two for each core | they wait, and nothing in them depends on a figure |
+//! | `real_validity`, `real_path`, `real_results`, `real_experiments` | two | of what is measured there is one at a time (`Workspace::new`); beside it goes what only waits (`Workspace::concurrent_as_root`) |
 //! | other `real_*` | one | they make networks in their own process, or are all measured |
 //! | all others | one for each core | libtest's own |
 
@@ -21,8 +21,8 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result};
 
-const WAITING: [&str; 4] = ["command", "misbehaving", "showing", "suites"];
-const ONE_IS_MEASURED: [&str; 4] = ["real_honesty", "real_path", "real_showing", "real_suites"];
+const WAITING: [&str; 4] = ["command", "misbehaving", "results", "experiments"];
+const ONE_IS_MEASURED: [&str; 4] = ["real_validity", "real_path", "real_results", "real_experiments"];
 
 const SECOND_STREAM: [&str; 4] = ["real_attacks", "real_experiments", "real_fleet", "real_load"];
 
@@ -82,10 +82,10 @@ mod tests {
     fn every_test_binary_of_the_table_exists() {
         let of = |name: &str| threads(&format!("/target/debug/deps/{name}-7a75a64df9386afc"), 3);
         assert_eq!(
-            [of("suites"), of("real_path"), of("real_effects"), of("tapping")],
+            [of("experiments"), of("real_path"), of("real_effects"), of("tapping")],
             [Some(6), Some(2), Some(1), None]
         );
-        assert_eq!([threads("suites", 3), threads("", 3), threads("/", 3)], [None; 3]);
+        assert_eq!([threads("experiments", 3), threads("", 3), threads("/", 3)], [None; 3]);
         let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/yamabiko/tests");
         for name in WAITING.into_iter().chain(ONE_IS_MEASURED).chain(SECOND_STREAM) {
             assert!(tests.join(format!("{name}.rs")).is_file(), "{name} is a test binary no more");

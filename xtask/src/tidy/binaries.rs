@@ -1,15 +1,16 @@
-//! Rules about the binaries into which the command's tests are joined.
+//! Rules about the test binaries of the command, each of which joins several test files.
 //!
 //! ```text
-//!   crates/yamabiko/Cargo.toml     [[test]] name = "suites"      [[test]] name = "real_path", required-features
-//!                                            |                             |
-//!   tests/                         suites.rs: mod ab; ..         real_path.rs: mod net; ..
-//!                                            |                             |
-//!                                  suites/ab.rs                  real_path/net.rs
+//!   crates/yamabiko/Cargo.toml     [[test]] name = "experiments"    [[test]] name = "real_path", required-features
+//!                                            |                                |
+//!   tests/                         experiments.rs: mod ab; ..       real_path.rs: mod net; ..
+//!                                            |                                |
+//!                                  experiments/ab.rs                real_path/net.rs
 //! ```
 //!
-//! cargo builds what the manifest names and rustc what a root names. A file that nobody names is not built, which looks as if
-//! its tests had passed; and one that needs the real network must not be in a binary that plain `cargo test` runs.
+//! cargo builds the binaries that the manifest declares, and rustc the modules that a binary's root declares. An
+//! undeclared file is not built, which looks as if its tests had passed. A test that needs the real network must not be
+//! in a binary that plain `cargo test` runs.
 
 use std::fs;
 use std::path::Path;
@@ -19,7 +20,7 @@ use anyhow::{Context as _, Result};
 use super::Violation;
 use super::source::code_only;
 
-/// Test files that no one would run, and real-network tests that plain `cargo test` would.
+/// Test files that would never run, and real-network tests that plain `cargo test` would run.
 pub fn check(root: &Path) -> Result<Vec<Violation>> {
     let mut found = Vec::new();
     let folder = root.join(COMMAND);
@@ -36,7 +37,7 @@ pub fn check(root: &Path) -> Result<Vec<Violation>> {
     };
     for name in files.iter().filter(|name| *name != SHARED) {
         match binaries.iter().find(|(binary, _)| binary == name) {
-            None => add(&format!("{name}.rs"), format!("no test of it is run: Cargo.toml has no [[test]] `{name}`")),
+            None => add(&format!("{name}.rs"), format!("its tests never run: Cargo.toml has no [[test]] `{name}`")),
             Some((_, false)) if is_real(name) => {
                 let why = format!("`{name}` needs required-features = [\"real-network\"] in Cargo.toml");
                 add(&format!("{name}.rs"), why);
@@ -45,13 +46,13 @@ pub fn check(root: &Path) -> Result<Vec<Violation>> {
         }
     }
     for name in folders.iter().filter(|name| *name != SHARED) {
-        // Without a root every file of the folder is one that nobody names.
+        // A folder without a root declares none of its files.
         let text = fs::read_to_string(tests.join(format!("{name}.rs"))).unwrap_or_default();
         let modules = modules(&text);
         for file in inside(&tests.join(name))?.0 {
             let shown = format!("{name}/{file}.rs");
             if !modules.contains(&file) {
-                add(&shown, format!("no test of it is run: tests/{name}.rs has no `mod {file};`"));
+                add(&shown, format!("its tests never run: tests/{name}.rs has no `mod {file};`"));
             }
             if is_real(&file) && !is_real(name) {
                 add(
@@ -61,7 +62,7 @@ pub fn check(root: &Path) -> Result<Vec<Violation>> {
             }
         }
     }
-    // What a root names by a path of its own.
+    // Files that a root includes by `#[path = ..]`.
     for name in files.iter().filter(|name| !is_real(name)) {
         let text = fs::read_to_string(tests.join(format!("{name}.rs"))).context("read a test")?;
         if text.lines().any(|line| line.trim_start().starts_with("#[path") && line.contains("real_")) {
@@ -72,10 +73,10 @@ pub fn check(root: &Path) -> Result<Vec<Violation>> {
     Ok(found)
 }
 
-/// The crate whose tests are named one by one; in all others cargo finds every file.
+/// The crate that declares its test binaries in its manifest; in all other crates cargo finds them.
 const COMMAND: &str = "crates/yamabiko";
 
-/// What the tests share: no test itself.
+/// The module that the tests share; it has no tests.
 const SHARED: &str = "support";
 
 fn is_real(name: &str) -> bool {
@@ -98,7 +99,7 @@ fn inside(folder: &Path) -> Result<(Vec<String>, Vec<String>)> {
     Ok((files, folders))
 }
 
-/// The modules that a root names, each on a line of its own, as rustfmt leaves them.
+/// The modules that a root declares, one a line, as rustfmt formats them.
 fn modules(root: &str) -> Vec<String> {
     let code = code_only(root);
     let names = code.lines().filter_map(|line| line.trim().strip_prefix("mod ")?.strip_suffix(';'));
@@ -128,8 +129,8 @@ fn binaries(manifest: &str) -> Vec<(String, bool)> {
 mod tests {
     use super::*;
 
-    /// A command with this manifest and these test files: the files that are against the rules.
-    fn against(manifest: &str, files: &[(&str, &str)]) -> Vec<String> {
+    /// The files that break a rule, in a crate with this manifest and these test files.
+    fn violating_files(manifest: &str, files: &[(&str, &str)]) -> Vec<String> {
         let root = tempfile::tempdir().unwrap();
         let tests = root.path().join(COMMAND).join("tests");
         for (name, text) in files {
@@ -149,27 +150,27 @@ mod tests {
     #[test]
     fn every_test_binary_is_declared_and_real_ones_require_their_feature() {
         let empty = ["plain.rs", "real_a.rs", "support.rs", "support/lab.rs"].map(|name| (name, ""));
-        assert_eq!(against(REAL, &empty), Vec::<String>::new());
+        assert_eq!(violating_files(REAL, &empty), Vec::<String>::new());
         let more = [&empty[..], &["real_b.rs", "real_c.rs", "stray.rs"].map(|name| (name, ""))].concat();
-        assert_eq!(against(REAL, &more), ["real_b.rs", "real_c.rs", "stray.rs"]);
+        assert_eq!(violating_files(REAL, &more), ["real_b.rs", "real_c.rs", "stray.rs"]);
     }
 
     #[test]
     fn every_test_file_is_a_module_of_its_binary() {
         let named = [("plain.rs", "mod support;\nmod plain {\n    mod one;\n}\n"), ("plain/one.rs", "")];
-        assert_eq!(against(REAL, &named), Vec::<String>::new());
-        assert_eq!(against(REAL, &[&named[..], &[("plain/two.rs", "")]].concat()), ["plain/two.rs"]);
-        assert_eq!(against(REAL, &[("plain.rs", "// mod one;"), ("plain/one.rs", "")]), ["plain/one.rs"]);
-        assert_eq!(against(REAL, &[("plain.rs", ""), ("other/one.rs", "")]), ["other/one.rs"]);
+        assert_eq!(violating_files(REAL, &named), Vec::<String>::new());
+        assert_eq!(violating_files(REAL, &[&named[..], &[("plain/two.rs", "")]].concat()), ["plain/two.rs"]);
+        assert_eq!(violating_files(REAL, &[("plain.rs", "// mod one;"), ("plain/one.rs", "")]), ["plain/one.rs"]);
+        assert_eq!(violating_files(REAL, &[("plain.rs", ""), ("other/one.rs", "")]), ["other/one.rs"]);
     }
 
     #[test]
     fn real_tests_are_not_in_ordinary_binaries() {
         let named = [("plain.rs", "mod plain {\n    mod real_one;\n}\n"), ("plain/real_one.rs", "")];
-        assert_eq!(against(REAL, &named), ["plain/real_one.rs"]);
+        assert_eq!(violating_files(REAL, &named), ["plain/real_one.rs"]);
         let real = [("real_a.rs", "mod real_a {\n    mod real_one;\n}\n"), ("real_a/real_one.rs", "")];
-        assert_eq!(against(REAL, &real), Vec::<String>::new());
+        assert_eq!(violating_files(REAL, &real), Vec::<String>::new());
         let by_path = [("plain.rs", "#[path = \"real_a/one.rs\"]\nmod one;\n"), ("real_a.rs", "")];
-        assert_eq!(against(REAL, &by_path), ["plain.rs"]);
+        assert_eq!(violating_files(REAL, &by_path), ["plain.rs"]);
     }
 }

@@ -3,16 +3,16 @@
 use super::source::{code_only, has_word};
 use super::{CORES, Violation, crate_of};
 
-/// Everything `file` (relative to the workspace) does against the rules.
+/// Violations in `file` (relative to the workspace).
 pub fn check(file: &str, text: &str) -> Vec<Violation> {
-    let mut found = Found { file, violations: Vec::new() };
+    let mut found = Checker { file, violations: Vec::new() };
     found.length(text.lines().count());
     found.opening(text);
     let code = code_only(text);
     for (at, line) in text.lines().enumerate() {
-        for word in LEFT_OPEN {
+        for word in UNFINISHED_MARKS {
             if has_word(line, word) {
-                found.add(at, format!("{word}: finish it, or say in the plan that it is missing"));
+                found.add(at, format!("{word}: finish it, or describe in the plan what is missing"));
             }
         }
     }
@@ -28,14 +28,14 @@ pub fn check(file: &str, text: &str) -> Vec<Violation> {
                 found.add(at, format!("{name}!: a call that can only panic"));
             }
         }
-        if has_word(line, "unsafe") && !UNSAFE_ROOMS.contains(&crate_of(file)) {
-            found.add(at, "unsafe code lives in `sys` and `tap` only: wrap the call there".to_owned());
+        if has_word(line, "unsafe") && !UNSAFE_CRATES.contains(&crate_of(file)) {
+            found.add(at, "only `sys` and `tap` may contain unsafe code: wrap the call there".to_owned());
         }
         if line.replace(' ', "").contains("#[ignore") {
             found.add(at, "an ignored test looks like one that passed: run it, or delete it".to_owned());
         }
     }
-    if CORES.contains(&crate_of(file)) && !stands_outside(file) {
+    if CORES.contains(&crate_of(file)) && !is_outside_library(file) {
         found.core(&without_inline_tests(&code));
     }
     found.violations
@@ -60,25 +60,25 @@ fn doc_tests(text: &str) -> Vec<usize> {
     found
 }
 
-/// What rustdoc takes for Rust after the three marks of a block.
+/// Info strings of code blocks that rustdoc compiles as Rust.
 const RUST: &[&str] = &["", "rust", "no_run", "should_panic", "compile_fail", "ignore", "edition2021", "edition2024"];
 
-struct Found<'a> {
+struct Checker<'a> {
     file: &'a str,
     violations: Vec<Violation>,
 }
 
-impl Found<'_> {
-    /// `at` counts from 0.
+impl Checker<'_> {
+    /// `at` is the line, from 0.
     fn add(&mut self, at: usize, why: String) {
         self.violations.push(Violation { file: self.file.to_owned(), line: at + 1, why });
     }
 
     fn length(&mut self, lines: usize) {
-        let allowed = RATCHET.iter().find(|(file, _)| *file == self.file).map(|(_, lines)| *lines);
+        let allowed = LONGER_FILES.iter().find(|(file, _)| *file == self.file).map(|(_, lines)| *lines);
         match allowed {
-            None if lines > LINES_MAX => {
-                self.add(lines - 1, format!("{lines} lines, more than {LINES_MAX}: split it by what it is about"));
+            None if lines > MAX_LINES => {
+                self.add(lines - 1, format!("{lines} lines, more than {MAX_LINES}: split it by what it is about"));
             }
             Some(allowed) if lines > allowed => {
                 self.add(lines - 1, format!("{lines} lines; it may only shrink from {allowed}"))
@@ -92,11 +92,11 @@ impl Found<'_> {
 
     fn opening(&mut self, text: &str) {
         if self.file.ends_with("/mod.rs") {
-            self.add(0, "named mod.rs: call it after the module, beside the folder".to_owned());
+            self.add(0, "named mod.rs: name it after the module, next to the folder".to_owned());
         }
         let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
         if !first.starts_with("//!") && !self.file.ends_with("/tests.rs") {
-            self.add(0, "no `//!` at the top: say what this file is for".to_owned());
+            self.add(0, "no `//!` at the top: describe the purpose of the file".to_owned());
         }
     }
 
@@ -116,8 +116,8 @@ impl Found<'_> {
     }
 }
 
-/// Every path that begins with `std::`, without that beginning, groups in braces spread out to two levels: enough for
-/// a module and what is in it. With its line, from 0.
+/// Every path that begins with `std::`, without this prefix, and its line, from 0. Groups in braces are expanded to two
+/// levels: module and item.
 fn std_paths(code: &str) -> Vec<(usize, String)> {
     let mut paths = Vec::new();
     for (at, _) in code.match_indices("std::") {
@@ -125,18 +125,18 @@ fn std_paths(code: &str) -> Vec<(usize, String)> {
             continue;
         }
         let line = code[..at].matches('\n').count();
-        spread("", &code[at + "std::".len()..], 0, &mut |path| paths.push((line, path)));
+        expand_group("", &code[at + "std::".len()..], 0, &mut |path| paths.push((line, path)));
     }
     paths
 }
 
-/// Calls `take` with `prefix` and what `tail` begins with: a path, or each element of a group.
-fn spread(prefix: &str, tail: &str, depth: usize, take: &mut impl FnMut(String)) {
+/// Calls `take` with `prefix` and the path at the beginning of `tail`, or each element of a group.
+fn expand_group(prefix: &str, tail: &str, depth: usize, take: &mut impl FnMut(String)) {
     let Some(group) = tail.strip_prefix('{') else {
         let end = tail.find(|c: char| !(c.is_alphanumeric() || matches!(c, '_' | ':' | '*'))).unwrap_or(tail.len());
         let path = tail[..end].trim_end_matches(':');
         if depth < 2 && tail[end..].starts_with('{') {
-            return spread(&format!("{prefix}{path}::"), &tail[end..], depth + 1, take);
+            return expand_group(&format!("{prefix}{path}::"), &tail[end..], depth + 1, take);
         }
         return take(format!("{prefix}{path}"));
     };
@@ -146,13 +146,13 @@ fn spread(prefix: &str, tail: &str, depth: usize, take: &mut impl FnMut(String))
         match c {
             '{' => level += 1,
             ',' if level == 0 => {
-                spread(prefix, group[begin..at].trim(), depth + 1, take);
+                expand_group(prefix, group[begin..at].trim(), depth + 1, take);
                 begin = at + 1;
             }
             '}' if level == 0 => {
                 let last = group[begin..at].trim();
                 if !last.is_empty() {
-                    spread(prefix, last, depth + 1, take);
+                    expand_group(prefix, last, depth + 1, take);
                 }
                 return;
             }
@@ -162,12 +162,12 @@ fn spread(prefix: &str, tail: &str, depth: usize, take: &mut impl FnMut(String))
     }
 }
 
-/// A file of a core that no other crate gets: tests, and programs that measure.
-fn stands_outside(file: &str) -> bool {
+/// Whether a file of a core crate is not part of the library: tests and benches.
+fn is_outside_library(file: &str) -> bool {
     file.ends_with("/tests.rs") || ["/tests/", "/benches/", "/examples/"].iter().any(|folder| file.contains(folder))
 }
 
-/// The code without the test module at its end, where the project puts it.
+/// The code without the test module at its end.
 fn without_inline_tests(code: &str) -> String {
     let lines: Vec<&str> = code.lines().collect();
     let begin = lines.windows(2).position(|pair| {
@@ -176,18 +176,18 @@ fn without_inline_tests(code: &str) -> String {
     lines[..begin.unwrap_or(lines.len())].join("\n")
 }
 
-/// Longer than this, a file is about more than one thing.
-const LINES_MAX: usize = 800;
-/// Files that are longer all the same, with the length that they may only shrink from.
-const RATCHET: &[(&str, usize)] = &[];
-/// Where unsafe code may be.
-const UNSAFE_ROOMS: &[&str] = &["sys", "tap"];
+/// Maximum number of lines of a file.
+const MAX_LINES: usize = 800;
+/// Longer files, with their current length, which must not grow.
+const LONGER_FILES: &[(&str, usize)] = &[];
+/// Crates that may contain unsafe code.
+const UNSAFE_CRATES: &[&str] = &["sys", "tap"];
 /// Marks of unfinished work, in pieces so that this file passes its own rule.
-const LEFT_OPEN: &[&str] = &[concat!("TO", "DO"), concat!("FIX", "ME"), concat!("X", "XX")];
+const UNFINISHED_MARKS: &[&str] = &[concat!("TO", "DO"), concat!("FIX", "ME"), concat!("X", "XX")];
 /// Clocks and sockets by name, however they were imported.
 const FORBIDDEN_TYPES: &[&str] = &["Instant", "SystemTime", "TcpStream", "TcpListener", "UdpSocket", "ToSocketAddrs"];
 const FORBIDDEN_MODULES: &[&str] = &["env", "fs", "net", "os", "process", "thread"];
-/// What of std::net is only a number with a name.
+/// Types of std::net that are plain values.
 const ADDRESSES: &[&str] =
     &["AddrParseError", "IpAddr", "Ipv4Addr", "Ipv6Addr", "SocketAddr", "SocketAddrV4", "SocketAddrV6"];
 
@@ -204,16 +204,16 @@ mod tests {
     #[test]
     fn files_up_to_the_line_limit_are_accepted() {
         let of = |lines: usize| format!("//! About.\n{}", "\n".repeat(lines - 1));
-        assert_eq!(check("crates/a/src/a.rs", &of(LINES_MAX)), []);
-        let found = check("crates/a/src/a.rs", &of(LINES_MAX + 1));
-        assert_eq!((found.len(), found[0].line), (1, LINES_MAX + 1));
+        assert_eq!(check("crates/a/src/a.rs", &of(MAX_LINES)), []);
+        let found = check("crates/a/src/a.rs", &of(MAX_LINES + 1));
+        assert_eq!((found.len(), found[0].line), (1, MAX_LINES + 1));
     }
 
     #[test]
     fn module_files_need_a_leading_doc_comment() {
         assert_eq!(check("crates/a/src/a.rs", "\n//! About.\n"), []);
         assert_eq!(check("crates/a/src/a.rs", "use b;\n").len(), 1);
-        // Its name says what it is for.
+        // A test module needs no doc comment.
         assert_eq!(check("crates/a/src/a/tests.rs", "use b;\n"), []);
         assert_eq!(check("crates/a/src/a.rs", "").len(), 1);
         assert_eq!(check("crates/a/src/b/mod.rs", "//! About.\n").len(), 1);
@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn todo_marks_are_found_in_comments_and_code() {
-        let mark = LEFT_OPEN[0];
+        let mark = UNFINISHED_MARKS[0];
         assert_eq!(lines_of("crates/a/src/a.rs", &format!("// {mark}: later\nlet {mark}S = 1;")), [2]);
         assert_eq!(lines_of("crates/a/src/a.rs", "todo!()\n// todo!() is not for us\nlet todo = 1;"), [2]);
         assert_eq!(lines_of("crates/a/src/a.rs", "unimplemented!(\"x\")"), [2]);
@@ -256,7 +256,7 @@ mod tests {
     fn core_crates_use_no_clock_socket_or_file() {
         let wrong =
             "use std::time::Instant;\nlet a = std::fs::read(b);\nuse std::{fmt, thread};\nuse std::{\n    env,\n};";
-        // The line of a group is where it begins.
+        // Paths of a group have the line on which the group begins.
         assert_eq!(lines_of("crates/path/src/a.rs", wrong), [2, 3, 4, 5]);
         assert_eq!(lines_of("crates/testbed/src/a.rs", wrong), NONE);
         assert_eq!(lines_of("crates/path/tests/a.rs", wrong), NONE);

@@ -2,7 +2,7 @@
 
 use super::{CORES, Violation, crate_of};
 
-/// The rooms from top to bottom. A crate may use those below it, never those above.
+/// The crates from top to bottom. A crate may depend only on crates below it.
 const ORDER: &[&str] = &[
     "yamabiko",
     "manager",
@@ -35,16 +35,16 @@ const ORDER: &[&str] = &[
     "units",
 ];
 
-/// Arrows that would point down and are still wrong.
-const NEVER: &[(&str, &str, &str)] = &[
+/// Forbidden dependencies on lower crates, with the reason.
+const FORBIDDEN: &[(&str, &str, &str)] = &[
     ("report", "experiment", "it reads stored runs, never a running experiment"),
     ("report", "testbed", "it reads stored runs, never a running experiment"),
 ];
 
-/// What brings descriptors, threads or clocks with it.
+/// Third-party crates with descriptors, threads or clocks, which core crates must not use.
 const NOT_FOR_CORES: &[&str] = &["libc", "mio", "nix", "rustix", "socket2", "tokio"];
 
-/// Everything the manifest does against the rules.
+/// Violations in a manifest.
 pub fn check(file: &str, text: &str) -> Vec<Violation> {
     let own = crate_of(file);
     if own == "xtask" {
@@ -53,16 +53,16 @@ pub fn check(file: &str, text: &str) -> Vec<Violation> {
     let mut violations = Vec::new();
     let mut add = |line, why| violations.push(Violation { file: file.to_owned(), line, why });
     let Some(rank) = ORDER.iter().position(|name| *name == own) else {
-        add(1, format!("`{own}` has no place in the order of the rooms (xtask/src/tidy/manifests.rs)"));
+        add(1, format!("`{own}` is missing in the order of crates (xtask/src/tidy/manifests.rs)"));
         return violations;
     };
     let core = CORES.contains(&own);
     for Dependency { name, line, for_tests } in dependencies(text) {
-        if let Some((_, _, why)) = NEVER.iter().find(|(from, to, _)| *from == own && *to == name) {
+        if let Some((_, _, why)) = FORBIDDEN.iter().find(|(from, to, _)| *from == own && *to == name) {
             add(line, format!("`{own}` must not use `{name}`: {why}"));
         }
         match ORDER.iter().position(|other| *other == name) {
-            // A crate's own tests may ask it for a feature that only they use.
+            // A crate's tests may enable a feature of the crate itself.
             Some(other) if other == rank && for_tests => {}
             Some(other) if other <= rank => add(line, format!("`{name}` is above `{own}`: arrows point down only")),
             Some(_) if core && !CORES.contains(&name.as_str()) && !for_tests => {
@@ -83,7 +83,7 @@ struct Dependency {
     for_tests: bool,
 }
 
-/// The dependencies of all kinds, as this workspace writes them: `name.workspace = true`, `name = ..` or a section
+/// All dependencies in the forms that this workspace uses: `name.workspace = true`, `name = ..` or a section
 /// `[dependencies.name]`.
 fn dependencies(manifest: &str) -> Vec<Dependency> {
     let mut found = Vec::new();
@@ -92,7 +92,7 @@ fn dependencies(manifest: &str) -> Vec<Dependency> {
         let (line, number) = (line.trim(), at + 1);
         if let Some(section) = line.strip_prefix('[') {
             let section = section.trim_end_matches(']');
-            // A target's own sections end the same way: [target.'cfg(unix)'.dependencies].
+            // Sections of a target have the same suffix: [target.'cfg(unix)'.dependencies].
             let (table, name) = match section.rsplit_once('.') {
                 Some((table, name)) if is_table(table) => (table, Some(name)),
                 _ => (section, None),
@@ -123,7 +123,7 @@ fn is_table(section: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn whys(own: &str, sections: &str) -> Vec<(usize, String)> {
+    fn violations_in(own: &str, sections: &str) -> Vec<(usize, String)> {
         let file = format!("crates/{own}/Cargo.toml");
         check(&file, sections).into_iter().map(|violation| (violation.line, violation.why)).collect()
     }
@@ -131,32 +131,38 @@ mod tests {
     #[test]
     fn dependencies_follow_the_crate_order() {
         assert_eq!(
-            whys("testbed", "[dependencies]\nload.workspace = true\nsys = { path = \"../sys\" }\nanyhow = \"1\""),
+            violations_in(
+                "testbed",
+                "[dependencies]\nload.workspace = true\nsys = { path = \"../sys\" }\nanyhow = \"1\""
+            ),
             []
         );
-        let up = whys(
+        let up = violations_in(
             "path",
             "[package]\nname = \"path\"\ntestbed = 1\n\n[dependencies]\nunits.workspace = true\n# store\nload.workspace = true",
         );
         assert_eq!(up, [(8, "`load` is above `path`: arrows point down only".to_owned())]);
-        assert_eq!(whys("units", "[dev-dependencies]\ntestbed.workspace = true").len(), 1);
-        assert_eq!(whys("units", "[build-dependencies.testbed]\npath = \"../testbed\"").len(), 1);
-        assert_eq!(whys("units", "[target.'cfg(unix)'.dependencies]\nunits.workspace = true").len(), 1);
-        assert_eq!(whys("units", "[dev-dependencies]\nunits = { path = \".\" }"), []);
-        assert_eq!(whys("newcomer", "").len(), 1);
+        assert_eq!(violations_in("units", "[dev-dependencies]\ntestbed.workspace = true").len(), 1);
+        assert_eq!(violations_in("units", "[build-dependencies.testbed]\npath = \"../testbed\"").len(), 1);
+        assert_eq!(violations_in("units", "[target.'cfg(unix)'.dependencies]\nunits.workspace = true").len(), 1);
+        assert_eq!(violations_in("units", "[dev-dependencies]\nunits = { path = \".\" }"), []);
+        assert_eq!(violations_in("newcomer", "").len(), 1);
     }
 
     #[test]
     fn core_crates_depend_on_core_crates_only() {
-        assert_eq!(whys("load", "[dependencies]\nsys.workspace = true")[0].1, "`load` is a core and `sys` is not");
-        assert_eq!(whys("watch", "[dependencies]\nnix.workspace = true").len(), 1);
-        assert_eq!(whys("watch", "[dev-dependencies]\nnix.workspace = true\ntempfile.workspace = true"), []);
-        assert_eq!(whys("serve", "[dependencies]\nnix.workspace = true\nsys.workspace = true"), []);
+        assert_eq!(
+            violations_in("load", "[dependencies]\nsys.workspace = true")[0].1,
+            "`load` is a core and `sys` is not"
+        );
+        assert_eq!(violations_in("watch", "[dependencies]\nnix.workspace = true").len(), 1);
+        assert_eq!(violations_in("watch", "[dev-dependencies]\nnix.workspace = true\ntempfile.workspace = true"), []);
+        assert_eq!(violations_in("serve", "[dependencies]\nnix.workspace = true\nsys.workspace = true"), []);
     }
 
     #[test]
     fn report_depends_on_store_only() {
-        assert_eq!(whys("report", "[dependencies]\nstore.workspace = true\nschema.workspace = true"), []);
-        assert!(whys("report", "[dependencies]\ntestbed.workspace = true")[0].1.contains("reads stored runs"));
+        assert_eq!(violations_in("report", "[dependencies]\nstore.workspace = true\nschema.workspace = true"), []);
+        assert!(violations_in("report", "[dependencies]\ntestbed.workspace = true")[0].1.contains("reads stored runs"));
     }
 }

@@ -1,5 +1,4 @@
-//! Rust source with comments and literals blanked out, so that a rule about code is not broken by a sentence about
-//! it. Lines and columns stay where they are.
+//! Blanks comments and literals of Rust source, so that rules about code ignore text. Lines and columns stay the same.
 
 /// `text` with every byte of a comment, string or character literal replaced by a space, except line ends.
 pub fn code_only(text: &str) -> String {
@@ -23,11 +22,11 @@ pub fn code_only(text: &str) -> String {
             at = end;
         }
     }
-    // Only whole literals and comments were blanked, so what is left is as valid as the text was.
+    // Only complete literals and comments are blanked, so the rest is valid UTF-8.
     String::from_utf8_lossy(&code).into_owned()
 }
 
-/// Whether `line` has `word` with nothing of a word around it.
+/// Whether `line` contains `word` at word boundaries.
 pub fn has_word(line: &str, word: &str) -> bool {
     line.match_indices(word).any(|(at, _)| {
         let before = line[..at].bytes().next_back().is_some_and(is_word);
@@ -81,14 +80,14 @@ fn character_end(text: &str, from: usize) -> usize {
     let inside = &text[from + 1..];
     let Some(first) = inside.chars().next() else { return from };
     if first == '\\' {
-        // After the backslash at least one character belongs to it, be it a quote.
+        // The character after a backslash belongs to the literal, also if it is a quote.
         return inside[1..].char_indices().skip(1).find(|(_, c)| *c == '\'').map_or(from, |(at, _)| from + at + 3);
     }
     let after = from + 1 + first.len_utf8();
     if text.as_bytes().get(after) == Some(&b'\'') { after + 1 } else { from }
 }
 
-/// The end of `r".."`, `r#".."#`, `br".."`, `cr".."`; `from` when there is none.
+/// The end of `r".."`, `r#".."#`, `br".."` or `cr".."`; `from` if there is no raw string.
 fn raw_string_end(bytes: &[u8], from: usize) -> usize {
     let mut at = from + usize::from(bytes[from] != b'r');
     if bytes.get(at) != Some(&b'r') {

@@ -81,7 +81,7 @@ impl Pattern {
                 })
             }
             Pattern::Words { words, joined } => split.windows(words.len()).any(|window| {
-                let is_same = window.iter().zip(words).all(|(word, wanted)| word.text == *wanted);
+                let is_same = window.iter().zip(words).all(|(word, expected)| word.text == *expected);
                 let is_near = window[1..].iter().all(|word| match word.before {
                     Before::Identifier => true,
                     Before::Space => !joined,

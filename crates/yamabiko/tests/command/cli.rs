@@ -8,10 +8,10 @@ use std::process::Command;
 use crate::support::document::{check, number};
 use crate::support::workspace::{Output, Workspace, str_of, yamabiko};
 
-/// Nothing listens on the discard port; nothing here gets as far as asking.
+/// A URL without a server. The refused commands never send a request.
 const URL: &str = "http://127.0.0.1:9/";
 
-/// Arguments after `bench`, and words of the refusal.
+/// Arguments after `bench`, and words that the error message must contain.
 type Refusal<'a> = (&'a [&'a str], &'a [&'a str]);
 
 fn refuse(workspace: &Workspace, refusals: &[Refusal<'_>]) {
@@ -19,12 +19,12 @@ fn refuse(workspace: &Workspace, refusals: &[Refusal<'_>]) {
         let arguments: Vec<&str> = ["bench"].iter().chain(*arguments).copied().collect();
         workspace.run(&arguments).refused(1, words);
     }
-    assert_eq!(fs::read_dir(workspace.runs()).unwrap().count(), 0, "nothing is left in the run store");
+    assert_eq!(fs::read_dir(workspace.runs()).unwrap().count(), 0, "the run store is empty");
 }
 
 #[test]
 fn unknown_flags_are_refused_with_a_suggestion() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     refuse(
         &workspace,
         &[
@@ -42,7 +42,7 @@ fn unknown_flags_are_refused_with_a_suggestion() {
 
 #[test]
 fn quantities_without_unit_or_out_of_range_are_refused() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     refuse(
         &workspace,
         &[
@@ -71,7 +71,7 @@ fn quantities_without_unit_or_out_of_range_are_refused() {
 
 #[test]
 fn contradictory_options_are_refused() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     refuse(
         &workspace,
         &[
@@ -113,7 +113,7 @@ fn contradictory_options_are_refused() {
 
 #[test]
 fn invalid_urls_are_refused() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     refuse(
         &workspace,
         &[
@@ -133,7 +133,7 @@ fn invalid_urls_are_refused() {
 
 #[test]
 fn invalid_plan_files_are_refused_with_line_and_key() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let load = "[load]\nurl = \"http://server/\"\nduration = \"1s\"\n";
     let cases = [
         (format!("frob = 1\n{load}"), &["plan.toml:1", "`frob`", "`seed`"][..]),
@@ -165,7 +165,7 @@ fn invalid_plan_files_are_refused_with_line_and_key() {
 
 #[test]
 fn invalid_profiles_are_refused() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let class = "[[clients]]\nshare = 1.0\nrtt = \"48ms\"\n";
     let cases = [
         (
@@ -216,10 +216,10 @@ fn invalid_profiles_are_refused() {
     }
 }
 
-/// Every effect that the command line knows comes out in the plan, and the plan is read as the same.
+/// Every effect option appears in the printed plan, and the plan reads back as the same.
 #[test]
 fn effects_are_printed_in_the_plan() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let effects = "--rtt 48ms --jitter 2ms --loss ge:1%,30% --corrupt 0.1% --duplicate 1% --reorder 1%,5ms \
                    --up 1Mbit --down trace:cell.trace --queue 64KB --aqm codel:6ms";
     let bench = ["bench", "http://server/", "--server", "true", "--print-plan", "--change", "10s for 3s: outage"];
@@ -260,7 +260,7 @@ fn effects_are_printed_in_the_plan() {
 
 #[test]
 fn an_unusable_run_store_is_refused() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     workspace.run(&["report"]).refused(1, &["no run in", "yamabiko demo"]);
     workspace.run(&["report", "no-such-run"]).refused(1, &["no run `no-such-run`", "yamabiko runs"]);
     let empty = workspace.run(&["runs"]).success();
@@ -280,13 +280,13 @@ fn an_unusable_run_store_is_refused() {
 
 #[test]
 fn too_few_descriptors_are_reported_before_the_run() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let limited = |limit: u32, arguments: &[&str]| -> Output {
         let mut command = Command::new("/bin/sh");
         command.arg("-c").arg(format!("ulimit -n {limit} && exec \"$0\" \"$@\"")).arg(yamabiko()).args(arguments);
         workspace.start_command(command).finish()
     };
-    // 72 connections a process, and at most 64 processes.
+    // 72 connections per process, and at most 64 processes.
     limited(200, &["bench", URL, "-c", "5000"]).refused(2, &["-c 5000", "200 open files", "ulimit -n"]);
     limited(100, &["bench", URL]).refused(2, &["100 open files", "ulimit -n"]);
     assert_eq!(fs::read_dir(workspace.runs()).unwrap().count(), 0);
@@ -294,7 +294,7 @@ fn too_few_descriptors_are_reported_before_the_run() {
 
 #[test]
 fn serve_refuses_an_unusable_folder() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let www = workspace.www();
@@ -308,7 +308,7 @@ fn serve_refuses_an_unusable_folder() {
 
 #[test]
 fn help_and_version_are_printed() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     for verb in ["demo", "bench", "run", "net", "profile", "serve", "runs", "report"] {
         let help = workspace.run(&[verb, "--help"]).success();
         assert!(help.stdout.contains(&format!("Usage: yamabiko {verb}")) && help.stderr.is_empty(), "{help}");
@@ -317,7 +317,7 @@ fn help_and_version_are_printed() {
     assert!(help.stdout.contains("far away") && help.stdout.contains("Exit status"), "{help}");
     let version = workspace.run(&["--version"]).success();
     assert_eq!(version.stdout, format!("yamabiko {}\n", env!("CARGO_PKG_VERSION")));
-    // Nothing at all is a question, not a mistake in one line.
+    // Without arguments the usage is printed instead of a one-line error.
     let nothing = workspace.run(&[]);
     assert!(nothing.code == Some(1) && nothing.stderr.contains("Usage:") && nothing.stdout.is_empty(), "{nothing}");
 }
@@ -325,7 +325,7 @@ fn help_and_version_are_printed() {
 /// `net` refuses the same options of server, path and capture as `bench`.
 #[test]
 fn net_refuses_what_bench_refuses() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     for (options, words) in [
         (&["--server", "true", "--server-addresses", "0"][..], &["--server-addresses", "1 to 250"][..]),
         (&["--server", "true", "--server-name", "a b"], &["--server-name", "not a valid host name"]),
@@ -336,13 +336,13 @@ fn net_refuses_what_bench_refuses() {
     }
 }
 
-/// What `--print-plan` prints is the same run, and prints itself again.
+/// The output of `--print-plan` reads back as the same plan, which prints the same output.
 #[test]
 fn a_printed_plan_reads_back() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let body = workspace.path().join("body");
     fs::write(&body, "a body").unwrap();
-    // One argument between two bars.
+    // Arguments are separated by bars.
     let plans = [
         "http://server:8080/a?b=c&d='e'|--server|exec my-server --root '/a b' \"$HOME\"|--server-cpu|37.5%|--server-tcp|\
          initcwnd=2,cc=reno|--server-start-timeout|1500ms|--path|koshien-2001|--rtt|48.5ms|--jitter|250us|--loss|\
@@ -370,13 +370,13 @@ fn a_printed_plan_reads_back() {
 
 #[test]
 fn a_run_whose_connections_are_all_refused_ends_early_and_names_the_address() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     for load in [&["-c", "4"][..], &["--rate", "100/s"]] {
         let output = workspace.run(&[&["bench", URL, "-d", "10m", "--json", "--no-save"][..], load].concat());
         assert_eq!(output.code, Some(3), "{output}");
         let document = output.json();
-        let answers = check(&document, "server_answers");
-        let why = answers["why"].as_str().unwrap();
+        let server_check = check(&document, "server_answers");
+        let why = server_check["why"].as_str().unwrap();
         assert!(why.starts_with("nothing listens on 127.0.0.1:9: the first "), "{why}");
         assert!(number(&document, "run.duration_s") < 300.0, "{document}");
         assert_eq!(document["run"]["host"]["settings"]["target"], "127.0.0.1:9");

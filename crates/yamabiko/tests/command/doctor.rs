@@ -7,21 +7,21 @@ use serde_json::Value;
 
 use crate::support::workspace::{Output, Workspace};
 
-fn quick(workspace: &Workspace, more: &[&str]) -> Output {
+fn run_quick_doctor(workspace: &Workspace, more: &[&str]) -> Output {
     let arguments: Vec<&str> = ["doctor", "--quick"].iter().chain(more).copied().collect();
     let output = workspace.run(&arguments);
     assert!(matches!(output.code, Some(0 | 2)) && output.stderr.is_empty(), "{output}");
     output
 }
 
-fn names(list: &Value, key: &str) -> BTreeSet<String> {
+fn values_of(list: &Value, key: &str) -> BTreeSet<String> {
     list.as_array().unwrap().iter().map(|entry| entry[key].as_str().unwrap().to_owned()).collect()
 }
 
 #[test]
 fn doctor_json_is_one_document_with_matching_exit_status() {
-    let workspace = Workspace::shared();
-    let output = quick(&workspace, &["--json"]);
+    let workspace = Workspace::concurrent();
+    let output = run_quick_doctor(&workspace, &["--json"]);
     let document = output.json();
     assert_eq!(document["schema"], "yamabiko.doctor/2");
     assert!(document["host"]["cores"].as_u64().unwrap() >= 1);
@@ -29,13 +29,13 @@ fn doctor_json_is_one_document_with_matching_exit_status() {
     let main = document["verbs"].as_array().unwrap().iter().find(|verb| verb["verb"] == "bench --server").unwrap();
     assert_eq!(output.code == Some(0), main["state"] != "missing", "{output}");
     // These findings exist on every machine; docs/concepts/doctor.md has a line on each.
-    let looked_at = names(&document["findings"], "name");
+    let finding_names = values_of(&document["findings"], "name");
     for name in ["privilege", "real-time class", "capture", "host network", "tun", "control groups"]
         .into_iter()
         .chain(["congestion control", "kernel", "cores", "memory", "virtualisation", "descriptors", "ports"])
         .chain(["run store", "io_uring", "clock"])
     {
-        assert!(looked_at.contains(name), "{name} is not in {looked_at:?}");
+        assert!(finding_names.contains(name), "{name} is not in {finding_names:?}");
     }
     for finding in document["findings"].as_array().unwrap() {
         let state = finding["state"].as_str().unwrap();
@@ -52,8 +52,8 @@ fn doctor_json_is_one_document_with_matching_exit_status() {
 
 #[test]
 fn doctor_text_begins_with_ready_or_missing() {
-    let workspace = Workspace::shared();
-    let output = quick(&workspace, &[]);
+    let workspace = Workspace::concurrent();
+    let output = run_quick_doctor(&workspace, &[]);
     let first = output.stdout.split_whitespace().next().unwrap();
     assert_eq!(first, if output.code == Some(0) { "READY" } else { "MISSING" }, "{output}");
     for word in ["rights", "network", "machine", "time", "privilege", "bench --server"] {
@@ -66,15 +66,15 @@ fn doctor_text_begins_with_ready_or_missing() {
 #[test]
 fn the_page_of_doctor_has_a_line_on_each_finding_and_verb() {
     let page = include_str!("../../../../docs/concepts/doctor.md");
-    let document = quick(&Workspace::shared(), &["--json"]).json();
-    for name in names(&document["findings"], "name").iter().chain(&names(&document["verbs"], "verb")) {
+    let document = run_quick_doctor(&Workspace::concurrent(), &["--json"]).json();
+    for name in values_of(&document["findings"], "name").iter().chain(&values_of(&document["verbs"], "verb")) {
         assert!(page.contains(&format!("| `{name}` |")), "`{name}` is not in docs/concepts/doctor.md");
     }
 }
 
 #[test]
 fn a_run_store_that_is_not_writable_is_a_finding() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let mut command = workspace.command(&["doctor", "--quick", "--json"]);
     // Not even root can create a directory in /proc.
     command.env("YAMABIKO_RUNS", "/proc/runs").stdin(std::process::Stdio::null());
@@ -86,7 +86,7 @@ fn a_run_store_that_is_not_writable_is_a_finding() {
 
 #[test]
 fn doctor_refuses_unknown_arguments() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     workspace.run(&["doctor", "--fix"]).refused(1, &["'--fix'", "yamabiko doctor --help"]);
     workspace.run(&["doctor", "eth0"]).refused(1, &["'eth0'"]);
     let help = workspace.run(&["doctor", "--help"]).success();

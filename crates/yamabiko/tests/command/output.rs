@@ -7,16 +7,16 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use crate::support::document::{broken, check, count, number};
+use crate::support::document::{check, checks_not_ok, count, number};
 use crate::support::hostile::Hostile;
 use crate::support::workspace::{Output, Workspace, str_of, yamabiko};
 use serde_json::Value;
 
-/// A page from a well-behaved server, until stopped.
+/// A workspace, a well-behaved server, and the URL of its page.
 fn page() -> (Workspace, Hostile, String) {
     let server = Hostile::start();
     let url = server.url("/ok/1000");
-    (Workspace::shared(), server, url)
+    (Workspace::concurrent(), server, url)
 }
 
 #[test]
@@ -31,18 +31,19 @@ fn json_output_is_exactly_one_document() {
     assert_eq!(count(&document, "load.completed"), 50);
     // The same document is stored, and reported again with the same status.
     let dir = document["run"]["dir"].as_str().unwrap();
-    let kept: Value = serde_json::from_str(&fs::read_to_string(format!("{dir}/summary.json")).unwrap()).unwrap();
-    assert_eq!(kept, document);
+    let stored: Value = serde_json::from_str(&fs::read_to_string(format!("{dir}/summary.json")).unwrap()).unwrap();
+    assert_eq!(stored, document);
     let again = workspace.run(&["report", "--json"]);
     assert_eq!((again.json(), again.code), (document, output.code));
     assert_eq!(again.stderr, "");
 }
 
-/// Commands and plans are passed on, in documents, pages and reports; plan.toml alone holds what a run must repeat.
+/// Documents, pages and reports contain commands and plans without credentials; only plan.toml contains the credentials
+/// that a repetition needs.
 #[test]
 fn credentials_appear_in_the_stored_plan_only() {
     let (workspace, _server, url) = page();
-    let tells_nothing = |output: &Output| {
+    let has_no_secret = |output: &Output| {
         assert!(!output.stdout.contains("s3cret") && !output.stderr.contains("s3cret"), "{output}");
     };
     let mut ids = Vec::new();
@@ -51,16 +52,16 @@ fn credentials_appear_in_the_stored_plan_only() {
             let (header, cookie) = (format!("authorization: Bearer {secret}"), format!("-HCookie: session={secret}"));
             let output =
                 workspace.run(&["bench", &url, "-n", "5", "-H", &header, &cookie, "-H", "X-Shown: yes", "--json"]);
-            tells_nothing(&output);
+            has_no_secret(&output);
             let document = output.json();
             let command = document["run"]["command"].as_str().unwrap();
             assert!(command.contains(" -H 'authorization: ..' '-HCookie: ..' -H 'X-Shown: yes'"), "{command}");
             let dir = Path::new(document["run"]["dir"].as_str().unwrap());
             for file in fs::read_dir(dir).unwrap().map(|file| file.unwrap().path()) {
                 let text = fs::read(&file).unwrap();
-                let holds_it = text.windows(6).any(|window| window == b"s3cret");
+                let contains_secret = text.windows(6).any(|window| window == b"s3cret");
                 let is_plan = file.ends_with("plan.toml");
-                assert_eq!(holds_it, is_plan, "{}", file.display());
+                assert_eq!(contains_secret, is_plan, "{}", file.display());
                 assert!(!is_plan || file.metadata().unwrap().permissions().mode() & 0o077 == 0);
             }
             ids.push(document["run"]["id"].as_str().unwrap().to_owned());
@@ -72,24 +73,24 @@ fn credentials_appear_in_the_stored_plan_only() {
     for form in forms {
         let output = workspace.run(form);
         assert!(matches!(output.code, Some(0 | 3)) && !output.stdout.is_empty(), "{output}");
-        tells_nothing(&output);
+        has_no_secret(&output);
     }
     // That plans differ in credentials is reported, but not the values.
     let sides = [ids[..2].join(","), ids[2..].join(",")];
     let refused = workspace.run(&["compare", &sides[0], &sides[1]]);
     assert!(refused.code == Some(1) && refused.stderr.contains("load.headers"), "{refused}");
-    tells_nothing(&refused);
+    has_no_secret(&refused);
     let (page, xml) = (workspace.file("c.html"), workspace.file("c.xml"));
     let forms = ["--different-plans", "--json", "--html", str_of(&page), "--junit", str_of(&xml)];
     let output = workspace.run(&[&["compare", &sides[0], &sides[1]], &forms[..]].concat());
-    tells_nothing(&output);
+    has_no_secret(&output);
     assert_eq!(output.json()["compare"]["plans_differ"][0]["field"], "load.headers", "{output}");
     for file in [page, xml] {
         assert!(!fs::read_to_string(file).unwrap().contains("s3cret"));
     }
 }
 
-/// `--no-save` stores nothing, and the document says so.
+/// With `--no-save` no run is stored, and the document has no folder.
 #[test]
 fn no_store_option_writes_no_files() {
     let (workspace, _server, url) = page();
@@ -108,7 +109,7 @@ fn progress_goes_to_stderr_and_colour_to_terminals_only() {
     assert!(!output.stdout.contains('\u{1b}') && !output.stderr.contains('\u{1b}'), "{output}");
 }
 
-/// On a terminal (one that script(1) makes) the result has colour, unless NO_COLOR asks for none.
+/// On a terminal (from script(1)) the result has colour, unless NO_COLOR is set.
 #[test]
 fn no_color_disables_colour() {
     let (workspace, _server, url) = page();
@@ -126,7 +127,7 @@ fn no_color_disables_colour() {
     assert!(!on_terminal(&["TERM=dumb"]).contains('\u{1b}'));
 }
 
-/// The reader closes the pipe: no panic, and the run is stored.
+/// When the reader closes the pipe, the program does not panic, and the run is stored.
 #[test]
 fn output_ends_when_the_reader_closes_the_pipe() {
     let (workspace, _server, url) = page();
@@ -208,25 +209,25 @@ fn missed_objectives_set_the_exit_status() {
 /// reported, and a suspect verdict is an error with `--strict`.
 #[test]
 fn strict_fails_on_a_suspect_verdict() {
-    let (workspace, server) = (Workspace::shared(), Hostile::start());
+    let (workspace, server) = (Workspace::concurrent(), Hostile::start());
     let url = server.url("/slow");
     let arguments =
         ["bench", &url, "-c", "1", "--rate", "20/s", "-d", "300ms", "--warmup", "0s", "--timeout", "500ms", "--json"];
     let output = workspace.run(&arguments);
     let document = output.json();
     assert_eq!(output.code, Some(3), "{output}");
-    assert!(broken(&document).contains(&"connection_cap"), "{output}");
+    assert!(checks_not_ok(&document).contains(&"connection_cap"), "{output}");
     assert!(number(&document, "load.backlog.max") >= 4.0, "{output}");
 
-    // Some responses are broken off: suspect, and whether that is an error depends on who asks.
+    // Some responses are truncated: the verdict is suspect, which is an error only with --strict.
     let url = server.url("/now-and-then");
     for (extra, code) in [(&[][..], 0), (&["--strict"], 3)] {
         let arguments: Vec<&str> =
             ["bench", &url, "-c", "1", "-n", "30", "--json"].iter().chain(extra).copied().collect();
         let output = workspace.run(&arguments);
         let document = output.json();
-        assert!(broken(&document).contains(&"responses_whole"), "{output}");
-        // Noise may make it worse than suspect.
+        assert!(checks_not_ok(&document).contains(&"responses_whole"), "{output}");
+        // Noise of the machine can make the run invalid.
         let invalid = document["validity"]["verdict"] == "invalid";
         assert_eq!(output.code, Some(if invalid { 3 } else { code }), "{output}");
         assert_eq!(count(&document, "load.failed.closed_early"), 10, "{output}");

@@ -8,10 +8,10 @@ use crate::support::workspace::{Output, Workspace, str_of};
 
 /// A workspace with one stored run, with a header that contains markup.
 fn with_a_run() -> Workspace {
-    let (workspace, server) = (Workspace::shared(), Hostile::start());
+    let (workspace, server) = (Workspace::concurrent(), Hostile::start());
     let wild = "X-Wild: </script><img src=x onerror=alert(1)>";
     let output = workspace.run(&["bench", &server.url("/ok/1000"), "-n", "50", "-H", wild, "--json"]);
-    // The machine's noise may make it invalid; its page is as good.
+    // The machine's noise can make the run invalid, which does not affect its page.
     assert!(matches!(output.code, Some(0 | 3)), "{output}");
     workspace
 }
@@ -36,14 +36,14 @@ fn report_writes_a_run_as_one_html_file() {
     {
         assert!(html.contains(part), "{part}");
     }
-    // The header stands in the command and in the plan, as text.
+    // The command and the plan contain the header, as escaped text.
     assert!(html.matches("&lt;img src=x onerror=alert(1)&gt;").count() >= 2 && !html.contains("<img"));
     // Without a path the page has no path section.
     assert!(!html.contains("<h2>Path</h2>") && !html.contains("<h2>Server</h2>"));
-    // Others may read it, as the umask permits, and no temporary file remains.
+    // The file has the permissions of the umask, and no temporary file remains.
     assert_ne!(fs::metadata(&path).unwrap().permissions().mode() & 0o044, 0);
     assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
-    // Again, over itself and to standard output: the same.
+    // Writing the page again, over the file and to standard output, gives the same bytes.
     written(&workspace.run(&["report", "last", "--html", str_of(&path)]));
     assert_eq!(fs::read_to_string(&path).unwrap(), html);
     assert_eq!(workspace.run(&["report", "--html", "-"]).stdout, html);
@@ -65,7 +65,7 @@ fn report_writes_plots_as_files() {
     }
 }
 
-/// The same words without figures, to a file or to standard output; what was typed is text.
+/// The Markdown report has the same text without plots; user input is escaped.
 #[test]
 fn report_writes_a_run_as_markdown() {
     let workspace = with_a_run();
@@ -75,7 +75,7 @@ fn report_writes_a_run_as_markdown() {
     let text = fs::read_to_string(&path).unwrap();
     assert!(text.starts_with("# ") && text.contains("## Load") && text.contains("| offered | 50 |"), "{text}");
     let fenced: String = text.split("```").skip(1).step_by(2).collect();
-    assert!(fenced.contains("<img src=x onerror=alert(1)>"), "the command is there to be copied");
+    assert!(fenced.contains("<img src=x onerror=alert(1)>"), "the command can be copied");
     assert!(!text.split("```").step_by(2).any(|outside| outside.contains("<img")), "{text}");
     assert_eq!(workspace.run(&["report", "--md", "-"]).stdout, text);
     workspace.run(&["report", "--md", "-", "--html", "-"]).refused(1, &["--html -", "--md -"]);
@@ -88,7 +88,7 @@ fn report_names_an_unwritable_file_in_one_line() {
     let missing = workspace.file("missing/page.html");
     workspace.run(&["report", "--html", str_of(&missing)]).refused(2, &["cannot write", "missing/page.html"]);
     assert!(!workspace.file("missing").exists());
-    // A folder is no file; it stays as it was.
+    // A folder is not replaced.
     let folder = workspace.file("folder");
     fs::create_dir(&folder).unwrap();
     workspace.run(&["report", "--html", str_of(&folder)]).refused(2, &["cannot write"]);
@@ -97,7 +97,7 @@ fn report_names_an_unwritable_file_in_one_line() {
     fs::write(&file, "mine").unwrap();
     workspace.run(&["report", "--svg", str_of(&file)]).refused(2, &["cannot make the folder"]);
     assert_eq!(fs::read_to_string(&file).unwrap(), "mine");
-    // A device is written to, not replaced.
+    // A device is written to, and not replaced.
     written(&workspace.run(&["report", "--html", "/dev/null"]));
     assert!(!fs::metadata("/dev/null").unwrap().is_file());
     workspace.run(&["report", "--html", "x", "--json"]).refused(1, &["--html", "--json"]);
@@ -105,7 +105,7 @@ fn report_names_an_unwritable_file_in_one_line() {
     assert!(!workspace.path().join("x").exists());
 }
 
-/// A run with corrupt tables has a page of the remaining data, which says so.
+/// The page of a run with corrupt tables has the remaining data, and names the corrupt tables.
 #[test]
 fn report_names_a_corrupt_table() {
     let workspace = with_a_run();
@@ -118,7 +118,7 @@ fn report_names_a_corrupt_table() {
     assert!(output.stdout.contains("<h2>Load</h2>"), "{output}");
 }
 
-/// What was summed up when the run was made is read in place of its rows: of a long run there are tens of millions.
+/// The report reads the summary that the run has stored instead of the rows, of which a long run has tens of millions.
 #[test]
 fn report_reads_rows_only_without_a_summary() {
     let workspace = with_a_run();

@@ -1,4 +1,4 @@
-//! `watch -r` of captures that are not as the wire was: what is put right, what is doubted, and what is refused.
+//! `watch -r` of captures that differ from the packets on the wire: corrected, suspect and refused captures.
 
 use std::fs;
 use std::path::PathBuf;
@@ -15,12 +15,12 @@ const CONNECTIONS: u64 = 40;
 const MICRO: u64 = 1000;
 const MILLI: u64 = 1_000_000;
 
-/// A packet of a file: its time in ns, and its bytes as raw IP.
-type Sent = (u64, Vec<u8>);
+/// A packet of a file: time in ns, and raw IP bytes.
+type TimedPacket = (u64, Vec<u8>);
 
-/// Connections of 131 ms, 50 ms apart in their beginnings, with a request each; 48 ms from the SYN-ACK to the ACK, and 20 ms from the
-/// request to the response. Every packet has an identification of its own.
-fn visits() -> Vec<Sent> {
+/// Connections of 131 ms with one request each, which begin every 50 ms; 48 ms from the SYN-ACK to the ACK, and 20 ms
+/// from the request to the response. Every packet has a unique IP identification.
+fn visits() -> Vec<TimedPacket> {
     let mut sent = Vec::new();
     for (port, visit) in (40_000..).zip(0..CONNECTIONS) {
         let mut talk = Talk::from_port(port);
@@ -34,7 +34,7 @@ fn visits() -> Vec<Sent> {
         for ((at, packet), id) in talk.packets.iter().zip(1u16..) {
             let mut bytes = packet.bytes();
             bytes[4..6].copy_from_slice(&id.to_be_bytes());
-            // No two at one time, so that their order is one.
+            // No two packets have the same time, so that their order is unique.
             sent.push((at * MILLI + (visit * 16 + u64::from(id)) * MICRO, bytes));
         }
     }
@@ -42,7 +42,7 @@ fn visits() -> Vec<Sent> {
     sent
 }
 
-fn pcap(sent: &[Sent], link: LinkType, snap: usize) -> Vec<u8> {
+fn pcap(sent: &[TimedPacket], link: LinkType, snap: usize) -> Vec<u8> {
     let mut file = Vec::new();
     write::pcap_header(&mut file, link, snap as u32);
     for (at, bytes) in sent {
@@ -51,20 +51,20 @@ fn pcap(sent: &[Sent], link: LinkType, snap: usize) -> Vec<u8> {
     file
 }
 
-fn put(workspace: &Workspace, name: &str, bytes: &[u8]) -> PathBuf {
+fn write_file(workspace: &Workspace, name: &str, bytes: &[u8]) -> PathBuf {
     let path = workspace.file(name);
     fs::write(&path, bytes).unwrap();
     path
 }
 
-/// The document of a capture, and its exit status.
+/// The document of `watch -r` for a capture file, and the exit status.
 fn watched(workspace: &Workspace, file: &[u8]) -> (Value, i32) {
-    let file = put(workspace, "a.pcap", file);
+    let file = write_file(workspace, "a.pcap", file);
     let output = workspace.run(&["watch", "-r", str_of(&file), "--json", "--no-save"]);
     (output.json(), output.code.unwrap())
 }
 
-fn read(workspace: &Workspace, sent: &[Sent]) -> Value {
+fn read_document(workspace: &Workspace, sent: &[TimedPacket]) -> Value {
     watched(workspace, &pcap(sent, LinkType::RawIp, 65_535)).0
 }
 
@@ -80,7 +80,7 @@ fn check_figures(document: &Value) {
     assert!((number(document, "watch.service_time_ns.mean") / 20e6 - 1.0).abs() < 0.001, "{document:#}");
 }
 
-/// The check that failed, and what it says.
+/// The reason of a failed check.
 #[track_caller]
 fn failed(document: &Value, name: &str) -> String {
     let checks = document["validity"]["checks"].as_array().unwrap();
@@ -92,40 +92,40 @@ fn failed(document: &Value, name: &str) -> String {
 
 #[test]
 fn packets_out_of_order_in_a_capture_are_sorted() {
-    let workspace = Workspace::shared();
-    let straight = read(&workspace, &visits());
+    let workspace = Workspace::concurrent();
+    let straight = read_document(&workspace, &visits());
     check_figures(&straight);
     assert_eq!(count(&straight, "watch.capture.reordered_packets"), 0);
     for most_us in [1, 500, 10_000, 50_000, 99_000] {
-        // Each is written as if it had come up to so much later.
-        let mut order: Vec<(u64, Sent)> = visits()
+        // The packets are in the order of their time plus a random delay.
+        let mut order: Vec<(u64, TimedPacket)> = visits()
             .into_iter()
             .zip(1u64..)
             .map(|(sent, number)| (sent.0 + number.wrapping_mul(0x9E37_79B9_7F4A_7C15) % (most_us * MICRO + 1), sent))
             .collect();
         order.sort_by_key(|(at, _)| *at);
-        let sent: Vec<Sent> = order.into_iter().map(|(_, sent)| sent).collect();
-        let document = read(&workspace, &sent);
+        let sent: Vec<TimedPacket> = order.into_iter().map(|(_, sent)| sent).collect();
+        let document = read_document(&workspace, &sent);
         check_figures(&document);
-        let (mut latest, mut moved) = (0, 0);
+        let (mut latest, mut reordered) = (0, 0);
         for (at, _) in &sent {
-            moved += u64::from(*at < latest);
+            reordered += u64::from(*at < latest);
             latest = latest.max(*at);
         }
-        assert_eq!(count(&document, "watch.capture.reordered_packets"), moved);
+        assert_eq!(count(&document, "watch.capture.reordered_packets"), reordered);
         assert_eq!(number(&document, "watch.capture.reorder_window_ns"), 100e6);
     }
-    // A packet that is too late for it is named.
+    // A packet that is too late for sorting is reported.
     let mut sent = visits();
     let late = sent.remove(5);
     sent.insert(60, late);
-    let why = failed(&read(&workspace, &sent), "capture_order");
+    let why = failed(&read_document(&workspace, &sent), "capture_order");
     assert!(why.contains("the first is packet 61") && why.contains("1 of"), "{why}");
 }
 
 #[test]
 fn a_capture_with_unsynchronised_directions_is_invalid() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let mut sent = visits();
     sent.sort_by_key(|(_, bytes)| bytes[12..16] == [198, 18, 0, 1]);
     let (document, code) = watched(&workspace, &pcap(&sent, LinkType::RawIp, 65_535));
@@ -135,7 +135,7 @@ fn a_capture_with_unsynchronised_directions_is_invalid() {
 
 #[test]
 fn acknowledgements_captured_before_their_data_are_reordered() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     for (early_us, verdict) in [(3, "valid"), (900, "valid"), (1_001, "suspect"), (50_000, "suspect")] {
         let mut sent = visits();
         let requests: Vec<(u64, [u8; 2])> = sent
@@ -144,14 +144,14 @@ fn acknowledgements_captured_before_their_data_are_reordered() {
             .map(|(at, bytes)| (*at, [bytes[20], bytes[21]]))
             .collect();
         for (at, bytes) in &mut sent {
-            // The server's bare acknowledgement, its second packet of each connection.
+            // The second packet of the server in each connection is an acknowledgement without data.
             if bytes[12..16] == [198, 18, 0, 1] && bytes[5] == 5 {
                 let request = requests.iter().find(|(_, port)| bytes[22..24] == *port).unwrap();
                 *at = request.0 - early_us * MICRO;
             }
         }
         sent.sort_by_key(|(at, _)| *at);
-        let document = read(&workspace, &sent);
+        let document = read_document(&workspace, &sent);
         assert_eq!(document["validity"]["verdict"], verdict, "{early_us} us: {document:#}");
         assert_eq!(count(&document, "watch.requests"), CONNECTIONS);
         assert_eq!(document["watch"]["status"], serde_json::json!({ "200": CONNECTIONS }));
@@ -163,11 +163,11 @@ fn acknowledgements_captured_before_their_data_are_reordered() {
 
 #[test]
 fn a_clock_step_in_a_capture_makes_the_run_suspect() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let set = |from: usize, by_ms: i64| {
         let mut sent = visits();
         sent[from..].iter_mut().for_each(|(at, _)| *at = at.saturating_add_signed(by_ms * MILLI as i64));
-        read(&workspace, &sent)
+        read_document(&workspace, &sent)
     };
     let half = visits().len() / 2;
     let why = failed(&set(half, -2000), "capture_order");
@@ -178,16 +178,16 @@ fn a_clock_step_in_a_capture_makes_the_run_suspect() {
 
 #[test]
 fn packets_captured_twice_are_excluded_and_counted() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let twice = |apart: u64| {
-        let mut sent: Vec<Sent> = Vec::new();
+        let mut sent: Vec<TimedPacket> = Vec::new();
         for (at, bytes) in visits() {
             let mut copy = bytes.clone();
             copy[8] -= 1;
             sent.extend([(at, bytes), (at + apart, copy)]);
         }
         sent.sort_by_key(|(at, _)| *at);
-        read(&workspace, &sent)
+        read_document(&workspace, &sent)
     };
     for apart in [0, 20 * MICRO, 3 * MILLI] {
         let document = twice(apart);
@@ -195,14 +195,14 @@ fn packets_captured_twice_are_excluded_and_counted() {
         assert_eq!(count(&document, "watch.capture.duplicate_packets"), visits().len() as u64);
         assert_eq!(count(&document, "watch.packets"), visits().len() as u64);
     }
-    let file = put(&workspace, "once.pcap", &pcap(&visits(), LinkType::RawIp, 65_535));
+    let file = write_file(&workspace, "once.pcap", &pcap(&visits(), LinkType::RawIp, 65_535));
     let page = workspace.run(&["watch", "-r", str_of(&file), "--no-save"]).success().stdout;
     assert!(!page.contains("captured twice") && !page.contains("not analyzed"), "{page}");
 }
 
 #[test]
 fn packets_without_a_time_are_refused() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let mut file = Vec::new();
     write::section(&mut file, "a test");
     write::interface(&mut file, LinkType::RawIp, 0, "s0");
@@ -216,7 +216,7 @@ fn packets_without_a_time_are_refused() {
         file.resize(file.len() + padded - bytes.len(), 0);
         file.extend(length.to_le_bytes());
     }
-    let file = put(&workspace, "simple.pcapng", &file);
+    let file = write_file(&workspace, "simple.pcapng", &file);
     workspace.run(&["watch", "-r", str_of(&file)]).refused(1, &["simple.pcapng: packet 1", "no time"]);
     workspace
         .run(&["profile", "learn", str_of(&file), "-o", str_of(&workspace.file("x.toml"))])
@@ -225,8 +225,8 @@ fn packets_without_a_time_are_refused() {
 
 #[test]
 fn tunnelled_packets_are_read_and_unsupported_ones_named() {
-    let workspace = Workspace::shared();
-    let gre: Vec<Sent> = visits()
+    let workspace = Workspace::concurrent();
+    let gre: Vec<TimedPacket> = visits()
         .into_iter()
         .map(|(at, bytes)| {
             let mut outer = vec![0x45, 0];
@@ -235,21 +235,25 @@ fn tunnelled_packets_are_read_and_unsupported_ones_named() {
             (at, [outer, bytes].concat())
         })
         .collect();
-    let document = read(&workspace, &gre);
+    let document = read_document(&workspace, &gre);
     check_figures(&document);
     assert_eq!(document["watch"]["capture"]["tunnels"], serde_json::json!({ "GRE": gre.len() }));
-    let file = put(&workspace, "gre.pcap", &pcap(&gre, LinkType::RawIp, 65_535));
+    let file = write_file(&workspace, "gre.pcap", &pcap(&gre, LinkType::RawIp, 65_535));
     let port = ["watch", "-r", str_of(&file), "--port", "40001", "--json", "--no-save"];
-    assert_eq!(count(&workspace.run(&port).json(), "watch.connections.count"), 1, "--port is of what is inside");
-    // An encrypted tunnel.
+    assert_eq!(
+        count(&workspace.run(&port).json(), "watch.connections.count"),
+        1,
+        "--port applies to the inner packets"
+    );
+    // An encrypted tunnel is reported as not analysed.
     let mut esp = gre;
     esp.iter_mut().for_each(|(_, bytes)| bytes[9] = 50);
-    let document = read(&workspace, &esp);
+    let document = read_document(&workspace, &esp);
     let why = failed(&document, "capture_analyzed");
     assert!(why.contains(&format!("{} of ESP (IP protocol 50)", esp.len())), "{why}");
     let listed = &document["watch"]["capture"]["not_analyzed"][0];
     assert_eq!((listed["kind"].as_str(), count(listed, "number")), (Some("ip_protocol"), 50));
-    let file = put(&workspace, "esp.pcap", &pcap(&esp, LinkType::RawIp, 65_535));
+    let file = write_file(&workspace, "esp.pcap", &pcap(&esp, LinkType::RawIp, 65_535));
     let page = workspace.run(&["watch", "-r", str_of(&file), "--no-save"]).success().stdout;
     assert!(
         page.contains("not analyzed") && page.contains("ESP (IP protocol 50)") && page.contains("SUSPECT"),
@@ -259,7 +263,7 @@ fn tunnelled_packets_are_read_and_unsupported_ones_named() {
 
 #[test]
 fn a_snaplen_that_is_too_short_makes_the_run_suspect() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     // Complete headers without data: requests are unknown.
     let (document, _) = watched(&workspace, &pcap(&visits(), LinkType::RawIp, 40));
     assert_eq!(count(&document, "watch.capture.unread_streams"), CONNECTIONS);
@@ -276,10 +280,10 @@ fn a_snaplen_that_is_too_short_makes_the_run_suspect() {
     );
 }
 
-/// Each direction by an interface of its own, in units of its own; the second one is written later.
+/// Each direction has its own interface with its own timestamp resolution; packets of the second one are written later.
 #[test]
 fn interfaces_with_different_clock_resolutions_form_one_capture() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let block = |kind: u32, body: &[u8]| {
         let mut bytes = kind.to_le_bytes().to_vec();
         let length = (12 + body.len()) as u32;

@@ -11,8 +11,8 @@ use serde_json::Value;
 use wire::capture::write;
 use wire::link::LinkType;
 
-/// Three connections with a request each, one after the other: 48 ms from the SYN-ACK to the ACK, 2 ms before it, and
-/// 20 ms from a request to its response.
+/// Three sequential connections with one request each: 2 ms from SYN to SYN-ACK, 48 ms from SYN-ACK to ACK, and 20 ms
+/// from a request to its response.
 fn talks() -> Vec<Talk> {
     let mut at = 1000;
     ["200 OK", "200 OK", "404 Not Found"]
@@ -30,7 +30,7 @@ fn talks() -> Vec<Talk> {
         .collect()
 }
 
-/// The same as a pcap file, and where each record starts.
+/// The three connections as a pcap file, and the offset of each record.
 fn pcap() -> (Vec<u8>, Vec<usize>) {
     let (mut file, mut starts) = (Vec::new(), Vec::new());
     write::pcap_header(&mut file, LinkType::RawIp, 65_535);
@@ -54,7 +54,7 @@ fn pcapng(drops: u64) -> Vec<u8> {
     file
 }
 
-fn put(workspace: &Workspace, name: &str, bytes: &[u8]) -> PathBuf {
+fn write_file(workspace: &Workspace, name: &str, bytes: &[u8]) -> PathBuf {
     let path = workspace.file(name);
     fs::write(&path, bytes).unwrap();
     path
@@ -69,7 +69,7 @@ fn check_figures(document: &Value) {
     assert_eq!((count(document, "watch.connections.max"), count(document, "watch.retransmitted")), (1, 0));
     assert_eq!(count(document, "watch.handshake_rtt_ns.count"), 3);
     assert!((number(document, "watch.service_time_ns.mean") - 20e6).abs() < 1.0);
-    // Each is open from its SYN to the server's FIN.
+    // Each connection is open from its SYN to the server's FIN.
     let length_s: u64 = talks().iter().map(|talk| talk.packets[talk.packets.len() - 2].0 - talk.packets[0].0).sum();
     let (first, last) = (talks()[0].packets[0].0, talks()[2].packets.last().unwrap().0);
     let mean = length_s as f64 / (last - first) as f64;
@@ -78,8 +78,8 @@ fn check_figures(document: &Value) {
 
 #[test]
 fn watch_summarises_and_stores_a_capture_file() {
-    let workspace = Workspace::shared();
-    let file = put(&workspace, "a.pcap", &pcap().0);
+    let workspace = Workspace::concurrent();
+    let file = write_file(&workspace, "a.pcap", &pcap().0);
     let output = workspace.run(&["watch", "-r", str_of(&file), "--json"]).success();
     assert_eq!(output.stderr, "");
     let document = output.json();
@@ -102,8 +102,8 @@ fn watch_summarises_and_stores_a_capture_file() {
 
 #[test]
 fn watch_reads_standard_input_and_pcapng_alike() {
-    let workspace = Workspace::shared();
-    let file = put(&workspace, "a.pcapng", &pcapng(0));
+    let workspace = Workspace::concurrent();
+    let file = write_file(&workspace, "a.pcapng", &pcapng(0));
     let mut command = workspace.command(&["watch", "-r", "-", "--json", "--no-save"]);
     command.stdin(Stdio::from(File::open(file).unwrap()));
     check_figures(&workspace.start_command(command).finish().success().json());
@@ -112,8 +112,8 @@ fn watch_reads_standard_input_and_pcapng_alike() {
 
 #[test]
 fn packets_dropped_by_the_capturing_program_make_the_run_suspect() {
-    let workspace = Workspace::shared();
-    let file = put(&workspace, "a.pcapng", &pcapng(7));
+    let workspace = Workspace::concurrent();
+    let file = write_file(&workspace, "a.pcapng", &pcapng(7));
     let document = workspace.run(&["watch", "-r", str_of(&file), "--json", "--no-save"]).success().json();
     assert_eq!(count(&document, "watch.capture_drops"), 7);
     assert_eq!(document["validity"]["verdict"], "suspect");
@@ -121,8 +121,8 @@ fn packets_dropped_by_the_capturing_program_make_the_run_suspect() {
 
 #[test]
 fn the_capture_point_determines_the_measured_rtt() {
-    let workspace = Workspace::shared();
-    let file = put(&workspace, "a.pcap", &pcap().0);
+    let workspace = Workspace::concurrent();
+    let file = write_file(&workspace, "a.pcap", &pcap().0);
     for (at, rtt_ns) in [("server", 48e6), ("client", 2e6), ("between", 50e6)] {
         let arguments = ["watch", "-r", str_of(&file), "--at", at, "--json", "--no-save"];
         let document = workspace.run(&arguments).success().json();
@@ -131,45 +131,46 @@ fn the_capture_point_determines_the_measured_rtt() {
     }
 }
 
-/// A record's header has 16 bytes: the file ends in one, in a packet, and between two records.
+/// A record header has 16 bytes: the file ends within a header, within a packet, or between two records.
 #[test]
 fn a_truncated_capture_file_is_reported_up_to_its_end() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let (file, starts) = pcap();
     let record = starts[starts.len() - 1];
-    for (length, whole) in [(record, true), (record + 9, false), (record + 20, false)] {
-        let cut = put(&workspace, "cut.pcap", &file[..length]);
+    for (length, is_complete) in [(record, true), (record + 9, false), (record + 20, false)] {
+        let cut = write_file(&workspace, "cut.pcap", &file[..length]);
         let output = workspace.run(&["watch", "-r", str_of(&cut), "--json"]);
         let document = output.json();
         assert_eq!(count(&document, "watch.packets"), starts.len() as u64 - 1, "{output}");
-        assert_eq!(output.code, Some(i32::from(!whole)), "{output}");
-        let said = output.stderr.contains(&format!("cut.pcap: byte {record}: the file ends {} bytes", length - record));
-        assert_eq!(said, !whole, "{output}");
-        assert_eq!(document["validity"]["verdict"] == "valid", whole);
+        assert_eq!(output.code, Some(i32::from(!is_complete)), "{output}");
+        let is_reported =
+            output.stderr.contains(&format!("cut.pcap: byte {record}: the file ends {} bytes", length - record));
+        assert_eq!(is_reported, !is_complete, "{output}");
+        assert_eq!(document["validity"]["verdict"] == "valid", is_complete);
     }
 }
 
 #[test]
-fn a_file_that_is_no_capture_is_refused() {
-    let workspace = Workspace::shared();
-    let file = put(&workspace, "a.gz", &[0x1F, 0x8B, 8, 0, 0, 0]);
+fn a_file_that_is_not_a_capture_is_refused() {
+    let workspace = Workspace::concurrent();
+    let file = write_file(&workspace, "a.gz", &[0x1F, 0x8B, 8, 0, 0, 0]);
     workspace
         .run(&["watch", "-r", str_of(&file)])
         .refused(1, &["a.gz: byte 0", "is not the start of a pcap or pcapng file", "decompress or convert"]);
     workspace.run(&["watch", "-r", "/no/such/file"]).refused(1, &["opening /no/such/file: No such file"]);
-    let empty = put(&workspace, "empty", &[]);
+    let empty = write_file(&workspace, "empty", &[]);
     workspace.run(&["watch", "-r", str_of(&empty)]).refused(1, &["empty: the file is empty"]);
     workspace.run(&["watch", "-r", str_of(&workspace.runs())]).refused(1, &["is a folder"]);
     workspace.run(&["watch"]).refused(1, &["--interface", "--read", "--from"]);
     workspace.run(&["watch", "-i", "lo", "-r", "x"]).refused(1, &["cannot be used with"]);
     workspace.run(&["watch", "-i", "lo", "-s", "10"]).refused(1, &["64..=262144"]);
-    assert_eq!(fs::read_dir(workspace.runs()).unwrap().count(), 0, "nothing is left in the run store");
+    assert_eq!(fs::read_dir(workspace.runs()).unwrap().count(), 0, "the run store is empty");
 }
 
 #[test]
 fn watch_prints_one_log_line_per_request() {
-    let workspace = Workspace::shared();
-    let file = put(&workspace, "a.pcap", &pcap().0);
+    let workspace = Workspace::concurrent();
+    let file = write_file(&workspace, "a.pcap", &pcap().0);
     let [clf, csv, jsonl] = ["clf", "csv", "jsonl"].map(|name| workspace.file(name));
     let logs = ["--clf", str_of(&clf), "--csv", str_of(&csv), "--jsonl", str_of(&jsonl)];
     workspace.run(&[&["watch", "-r", str_of(&file), "--no-save"], &logs[..]].concat()).success();
@@ -184,8 +185,8 @@ fn watch_prints_one_log_line_per_request() {
 
 #[test]
 fn watch_filters_by_port_and_host() {
-    let workspace = Workspace::shared();
-    let file = put(&workspace, "a.pcap", &pcap().0);
+    let workspace = Workspace::concurrent();
+    let file = write_file(&workspace, "a.pcap", &pcap().0);
     for (filter, connections) in [
         (&["--port", "80"][..], 3),
         (&["--port", "40001", "--port", "40002"], 2),
@@ -202,9 +203,9 @@ fn watch_filters_by_port_and_host() {
 
 #[test]
 fn watch_converts_and_filters_a_capture() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let (old, new, again) =
-        (put(&workspace, "a.pcap", &pcap().0), workspace.file("b.pcapng"), workspace.file("c.pcapng"));
+        (write_file(&workspace, "a.pcap", &pcap().0), workspace.file("b.pcapng"), workspace.file("c.pcapng"));
     workspace.run(&["watch", "-r", str_of(&old), "--pcapng", str_of(&new), "--no-save"]).success();
     check_figures(&workspace.run(&["watch", "-r", str_of(&new), "--json", "--no-save"]).success().json());
     let packets = |path: &PathBuf| -> Vec<(u64, Vec<u8>)> {
@@ -217,18 +218,18 @@ fn watch_converts_and_filters_a_capture() {
     let document = workspace.run(&one).success().json();
     assert_eq!(count(&document, "watch.packets") as usize, packets(&again).len());
     assert_eq!(packets(&again).len(), talks()[1].packets.len());
-    // What was lost and where it was captured go along.
-    let lossy = put(&workspace, "lossy.pcapng", &pcapng(7));
+    // The converted file contains the number of dropped packets and the interface.
+    let lossy = write_file(&workspace, "lossy.pcapng", &pcapng(7));
     workspace.run(&["watch", "-r", str_of(&lossy), "--pcapng", str_of(&again), "--no-save"]).success();
     let document = workspace.run(&["watch", "-r", str_of(&again), "--json", "--no-save"]).success().json();
     assert_eq!(count(&document, "watch.capture_drops"), 7);
-    assert!(fs::read(&again).unwrap().windows(2).any(|name| name == b"s0"), "the interface keeps its name");
+    assert!(fs::read(&again).unwrap().windows(2).any(|name| name == b"s0"), "the file contains the interface's name");
 }
 
 #[test]
 fn an_unwritable_output_is_reported_and_the_figures_are_complete() {
-    let workspace = Workspace::shared();
-    let file = put(&workspace, "a.pcap", &pcap().0);
+    let workspace = Workspace::concurrent();
+    let file = write_file(&workspace, "a.pcap", &pcap().0);
     let output = workspace.run(&["watch", "-r", str_of(&file), "--pcapng", "/dev/full", "--json", "--no-save"]);
     check_figures(&output.json());
     assert_eq!(output.code, Some(2), "{output}");
@@ -246,13 +247,13 @@ fn an_unwritable_output_is_reported_and_the_figures_are_complete() {
 
 #[test]
 fn a_closed_pipe_stops_writing_and_not_the_measurement() {
-    let workspace = Workspace::shared();
-    let file = put(&workspace, "a.pcap", &pcap().0);
+    let workspace = Workspace::concurrent();
+    let file = write_file(&workspace, "a.pcap", &pcap().0);
     let pipe = workspace.file("pipe");
     nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
     let arguments = ["watch", "-r", str_of(&file), "--pcapng", str_of(&pipe), "--json", "--no-save"];
     workspace.run(&arguments).refused(1, &["no process reads this pipe"]);
-    // A reader that closes immediately.
+    // The reader closes the pipe immediately.
     let mut command = std::process::Command::new("sh");
     let script = format!(
         "'{}' watch -r - --pcapng /dev/fd/5 --json --no-save 5>&1 >'{}' | true",
@@ -270,7 +271,7 @@ fn a_closed_pipe_stops_writing_and_not_the_measurement() {
         let bytes = packet.bytes();
         write::pcap_packet(&mut long, millis(*at), &bytes, bytes.len() as u32);
     }
-    let long = put(&workspace, "long.pcap", &long);
+    let long = write_file(&workspace, "long.pcap", &long);
     command.args(["-c", &script]).stdin(Stdio::from(File::open(long).unwrap()));
     let output = workspace.start_command(command).finish();
     assert!(output.stderr.contains("writing /dev/fd/5: Broken pipe"), "{output}");

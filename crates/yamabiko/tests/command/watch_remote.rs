@@ -1,4 +1,4 @@
-//! `watch --from`: data over HTTP are stored, shown and, if invalid, refused.
+//! `watch --from`: seconds received over HTTP are stored and printed, and invalid ones are refused.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -23,7 +23,7 @@ fn receiver(workspace: &Workspace) -> (Running, SocketAddr) {
 
 fn listening(receiver: Running) -> (Running, SocketAddr) {
     let mut address = None;
-    wait_until("it says its address", || {
+    wait_until("the receiver prints its address", || {
         address = receiver.stderr().split_whitespace().find_map(|word| word.parse().ok());
         address.is_some()
     });
@@ -48,7 +48,7 @@ fn second(index: u64) -> WatchSecond {
     }
 }
 
-/// A message with these seconds; optionally marked as the last one.
+/// A message with these seconds, optionally marked as the last one.
 fn message(indices: &[u64], is_last: bool) -> String {
     let totals =
         WatchPart { source: "eth0".into(), capture_point: "server".into(), packets: 603, ..WatchPart::default() };
@@ -67,16 +67,16 @@ fn message(indices: &[u64], is_last: bool) -> String {
     body
 }
 
-/// A request and its complete response.
-fn ask(address: SocketAddr, head: &str, body: &[u8]) -> String {
+/// Sends a request; returns the complete response.
+fn request(address: SocketAddr, head: &str, body: &[u8]) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     stream.write_all(head.as_bytes()).unwrap();
-    // A receiver that has refused may have closed before all of it was sent.
+    // A receiver that refuses the request may close the connection before all of it is sent.
     let _ = stream.write_all(body);
-    let mut answer = Vec::new();
-    let _ = stream.read_to_end(&mut answer);
-    String::from_utf8_lossy(&answer).into_owned()
+    let mut response = Vec::new();
+    let _ = stream.read_to_end(&mut response);
+    String::from_utf8_lossy(&response).into_owned()
 }
 
 fn head(authorization: &str, kind: &str, length: usize) -> String {
@@ -89,9 +89,9 @@ fn head(authorization: &str, kind: &str, length: usize) -> String {
 #[track_caller]
 fn post(address: SocketAddr, body: &str, status: u16) -> String {
     let head = head(&format!("Bearer {TOKEN}"), "application/x-ndjson", body.len());
-    let answer = ask(address, &head, body.as_bytes());
-    assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
-    answer
+    let response = request(address, &head, body.as_bytes());
+    assert!(response.starts_with(&format!("HTTP/1.1 {status} ")), "{response}");
+    response
 }
 
 fn entries(workspace: &Workspace) -> usize {
@@ -104,18 +104,18 @@ fn document(workspace: &Workspace) -> Value {
 
 #[test]
 fn a_remote_series_is_stored_per_second_and_gaps_are_reported() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let (receiver, address) = receiver(&workspace);
     post(address, &message(&[], false), 204);
     post(address, &message(&[0, 1], false), 204);
-    // Sent again, as after a lost response; then a gap.
+    // A repeated message, as after a lost response; then a gap.
     post(address, &message(&[0, 1, 2], false), 204);
     post(address, &message(&[5], true), 204);
     post(address, &message(&[5], true), 204);
     wait_until("the series has ended", || receiver.stderr().contains("has ended, stored as"));
     receiver.signal(Signal::SIGINT);
     let output = receiver.finish().success();
-    assert!(output.stderr.contains("edge/1: "), "a line a second: {output}");
+    assert!(output.stderr.contains("edge/1: "), "one line per second: {output}");
     assert!(output.stdout.contains("edge/1: eth0") && output.stdout.contains("2 s"), "{output}");
     assert_eq!(entries(&workspace), 1);
     let document = document(&workspace);
@@ -124,20 +124,20 @@ fn a_remote_series_is_stored_per_second_and_gaps_are_reported() {
     assert_eq!(document["run"]["host"]["cores"], 4);
     let dir = PathBuf::from(document["run"]["dir"].as_str().unwrap());
     assert!(dir.file_name().unwrap().to_str().unwrap().contains("watch-edge"), "{}", dir.display());
-    let kept: Vec<WatchSecond> = store::read_watch_series(&dir).unwrap().map(Result::unwrap).collect();
-    assert_eq!(kept, [0, 1, 2, 5].map(second));
+    let stored: Vec<WatchSecond> = store::read_watch_series(&dir).unwrap().map(Result::unwrap).collect();
+    assert_eq!(stored, [0, 1, 2, 5].map(second));
 }
 
 #[test]
 fn data_without_the_token_is_not_stored() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let (receiver, address) = receiver(&workspace);
     let body = message(&[0], false);
     for wrong in ["Bearer wrong-wrong-wrong-wrong", "", "Basic Og==", &format!("Bearer {TOKEN}x")] {
-        let answer = ask(address, &head(wrong, "application/x-ndjson", body.len()), body.as_bytes());
-        assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
+        let response = request(address, &head(wrong, "application/x-ndjson", body.len()), body.as_bytes());
+        assert!(response.starts_with("HTTP/1.1 401 "), "{response}");
     }
-    wait_until("it is told", || receiver.stderr().contains("refused 127.0.0.1:"));
+    wait_until("the receiver reports the refusal", || receiver.stderr().contains("refused 127.0.0.1:"));
     assert!(receiver.stderr().contains("wrong token"), "{}", receiver.stderr());
     assert!(!receiver.stderr().contains(TOKEN));
     receiver.signal(Signal::SIGTERM);
@@ -147,9 +147,9 @@ fn data_without_the_token_is_not_stored() {
 
 #[test]
 fn malformed_messages_are_refused_and_disturb_no_other_sender() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let (receiver, address) = receiver(&workspace);
-    // Peers that say nothing, or half of something.
+    // Peers that send nothing, or half of a message.
     let silent: Vec<TcpStream> = (0..20).map(|_| TcpStream::connect(address).unwrap()).collect();
     (&silent[0]).write_all(b"POST /v1/series HTTP/1.1\r\nHost").unwrap();
     (&silent[1]).write_all(b"\x16\x03\x01\x02\x00\x01\x00").unwrap();
@@ -159,34 +159,34 @@ fn malformed_messages_are_refused_and_disturb_no_other_sender() {
     assert!(post(address, &message(&[3, 2], false), 400).contains("line 3"));
     let other = message(&[], false).replace("yamabiko.series/1", "yamabiko.series/9");
     assert!(post(address, &other, 400).contains("one version at both ends"));
-    let answer = ask(address, &head(&bearer, "application/x-ndjson", 1 << 30), &[b'x'; 4096]);
-    assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
-    // A length that is not announced is counted on arrival.
+    let response = request(address, &head(&bearer, "application/x-ndjson", 1 << 30), &[b'x'; 4096]);
+    assert!(response.starts_with("HTTP/1.1 413 "), "{response}");
+    // Without Content-Length, the receiver counts the received bytes.
     let chunked = head(&bearer, "application/x-ndjson", 0).replace("Content-Length: 0", "Transfer-Encoding: chunked");
     let body = format!("100000\r\n{}\r\n0\r\n\r\n", "y".repeat(0x10_0000));
-    let answer = ask(address, &chunked, body.as_bytes());
-    assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 413 "), "{answer}");
-    let answer = ask(address, &head(&bearer, "text/plain", 2), b"{}");
-    assert!(answer.starts_with("HTTP/1.1 415 "), "{answer}");
+    let response = request(address, &chunked, body.as_bytes());
+    assert!(response.is_empty() || response.starts_with("HTTP/1.1 413 "), "{response}");
+    let response = request(address, &head(&bearer, "text/plain", 2), b"{}");
+    assert!(response.starts_with("HTTP/1.1 415 "), "{response}");
     let get = format!("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: {bearer}\r\n\r\n");
-    assert!(ask(address, &get, b"").starts_with("HTTP/1.1 404 "));
+    assert!(request(address, &get, b"").starts_with("HTTP/1.1 404 "));
     assert_eq!(entries(&workspace), 0);
     post(address, &message(&[0], true), 204);
-    wait_until("the good one is kept", || entries(&workspace) == 1);
+    wait_until("the valid series is stored", || entries(&workspace) == 1);
     receiver.signal(Signal::SIGINT);
     receiver.finish().success();
 }
 
 #[test]
 fn data_of_a_disconnected_sender_stays_stored() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let token = token_file(&workspace, TOKEN);
-    // The environment is the other place for the token.
+    // The token can also be in an environment variable.
     let mut command = workspace.command(&["watch", "--from", "127.0.0.1:0", "--name", "edge"]);
     command.env("YAMABIKO_TOKEN", fs::read_to_string(token).unwrap());
     let (receiver, address) = listening(workspace.start_command(command));
     post(address, &message(&[0, 1, 2], false), 204);
-    wait_until("it is there", || receiver.stderr().contains("edge/1"));
+    wait_until("the receiver prints the series", || receiver.stderr().contains("edge/1"));
     receiver.signal(Signal::SIGINT);
     receiver.finish().success();
     let document = document(&workspace);
@@ -197,7 +197,7 @@ fn data_of_a_disconnected_sender_stays_stored() {
 
 #[test]
 fn an_unwritable_run_store_stops_storing_only() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let (receiver, address) = receiver(&workspace);
     fs::remove_dir(workspace.runs()).unwrap();
     fs::write(workspace.runs(), "in the way").unwrap();
@@ -213,7 +213,7 @@ fn an_unwritable_run_store_stops_storing_only() {
 
 #[test]
 fn listening_beyond_loopback_needs_a_token() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     workspace.run(&["watch", "--from", "0.0.0.0:0"]).refused(1, &["0.0.0.0:0", "needs a token", "--token-file"]);
     workspace.run(&["watch", "--from", "[::]:0"]).refused(1, &["needs a token"]);
     let short = token_file(&workspace, "short");
@@ -225,25 +225,25 @@ fn listening_beyond_loopback_needs_a_token() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     workspace.run(&["watch", "--from", &address]).refused(2, &[&address, "in use"]);
-    // As JSON: one document, also of nothing.
+    // With --json, one document is printed, also without received data.
     let output = workspace.run(&["watch", "--from", "0", "-d", "200ms", "--json"]).success();
     assert_eq!(output.json()["watches"], json!([]));
 }
 
 #[test]
 fn a_series_beyond_the_limit_is_refused_until_one_ends() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let (receiver, address) = receiver(&workspace);
     let of = |nth: usize, is_last| message(&[], is_last).replace(SESSION, &format!("{nth:032x}"));
     for nth in 0..64 {
-        // A full queue asks to come again.
-        wait_until("it is taken in", || post_any(address, &of(nth, false)) == 204);
+        // With a full queue the receiver asks the sender to retry.
+        wait_until("the message is accepted", || post_any(address, &of(nth, false)) == 204);
     }
     let refused = post(address, &of(64, false), 503);
     assert!(refused.contains("64 series are being received already"), "{refused}");
     post(address, &of(3, false), 204);
     post(address, &of(3, true), 204);
-    wait_until("the next one has a place", || post_any(address, &of(64, false)) == 204);
+    wait_until("the next series is accepted", || post_any(address, &of(64, false)) == 204);
     receiver.signal(Signal::SIGINT);
     receiver.finish().success();
 }
@@ -251,6 +251,6 @@ fn a_series_beyond_the_limit_is_refused_until_one_ends() {
 /// The status of the response.
 fn post_any(address: SocketAddr, body: &str) -> u16 {
     let head = head(&format!("Bearer {TOKEN}"), "application/x-ndjson", body.len());
-    let answer = ask(address, &head, body.as_bytes());
-    answer.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or_else(|| panic!("{answer}"))
+    let response = request(address, &head, body.as_bytes());
+    response.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or_else(|| panic!("{response}"))
 }

@@ -1,5 +1,5 @@
-//! A server that misbehaves in every way it can: the program neither hangs nor crashes, counts each failure under its
-//! cause, loses no request, and lets nothing of what the server sent reach the terminal.
+//! Loads on a misbehaving server: the program neither hangs nor crashes, counts each failure under its cause, loses no
+//! request, and prints no bytes of the server to the terminal.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::support::hostile::Hostile;
 use crate::support::workspace::{Output, Workspace, concurrently};
 use schema::RequestRecord;
 
-/// A path of the hostile server, and what becomes of every request to it.
+/// A path of the hostile server, and the result of every request to it.
 type Behaviour = (&'static str, Result<&'static str, &'static str>);
 
 /// `Ok(status)` for a complete response, `Err(cause)` otherwise.
@@ -44,23 +44,23 @@ const BEHAVIOURS: [Behaviour; 24] = [
 const OPEN: &[&str] = &["--rate", "20/s", "--warmup", "0s"];
 const CLOSED: &[&str] = &["-c", "4", "-n", "200"];
 
-/// A run of a second and its drain, on a machine where a hundred others go on.
-const LONGEST: Duration = Duration::from_secs(60);
+/// Maximum duration of a run of one second and its drain, on a machine with a hundred concurrent runs.
+const MAX_DURATION: Duration = Duration::from_secs(60);
 
 #[test]
 fn each_hostile_behaviour_fails_with_its_cause() {
-    let workspace = Workspace::shared();
-    // Each with a server of its own.
+    let workspace = Workspace::concurrent();
+    // Each behaviour has a server of its own.
     let cases = BEHAVIOURS.into_iter().flat_map(|behaviour| [(behaviour, OPEN), (behaviour, CLOSED)]);
     concurrently(8, cases, |(behaviour, shape)| {
         let server = Hostile::start();
-        judge(&workspace.run(&arguments(&server.url(behaviour.0), behaviour, shape)), behaviour);
+        assert_outcome(&workspace.run(&arguments(&server.url(behaviour.0), behaviour, shape)), behaviour);
     });
 }
 
 #[test]
 fn all_hostile_behaviours_together_fail_with_their_causes() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let server = Hostile::start();
     let running: Vec<_> = BEHAVIOURS
         .into_iter()
@@ -68,21 +68,21 @@ fn all_hostile_behaviours_together_fail_with_their_causes() {
         .map(|(behaviour, shape)| (behaviour, workspace.start(&arguments(&server.url(behaviour.0), behaviour, shape))))
         .collect();
     for (behaviour, run) in running {
-        judge(&run.finish(), behaviour);
+        assert_outcome(&run.finish(), behaviour);
     }
 }
 
 /// The head limit also applies to a head that arrives completely in one piece.
 #[test]
 fn a_response_head_of_one_megabyte_is_refused() {
-    let (workspace, server) = (Workspace::shared(), Hostile::start());
+    let (workspace, server) = (Workspace::concurrent(), Hostile::start());
     let behaviour = ("/huge-headers", Err("head_too_large"));
-    judge(&workspace.run(&arguments(&server.url(behaviour.0), behaviour, CLOSED)), behaviour);
+    assert_outcome(&workspace.run(&arguments(&server.url(behaviour.0), behaviour, CLOSED)), behaviour);
 }
 
 #[test]
 fn hostile_responses_to_other_methods_and_versions_fail_with_their_cause() {
-    let (workspace, server) = (Workspace::shared(), Hostile::start());
+    let (workspace, server) = (Workspace::concurrent(), Hostile::start());
     let body = workspace.path().join("body");
     fs::write(&body, vec![b'b'; 200_000]).unwrap();
     for (path, status) in BEHAVIOURS.into_iter().filter_map(|(path, outcome)| Some((path, outcome.ok()?))) {
@@ -91,20 +91,20 @@ fn hostile_responses_to_other_methods_and_versions_fail_with_their_cause() {
             let url = server.url(path);
             let mut arguments = arguments(&url, behaviour, &["-c", "2", "-n", "6"]);
             arguments.extend(extra);
-            judge(&workspace.run(&arguments), behaviour);
+            assert_outcome(&workspace.run(&arguments), behaviour);
         }
     }
 }
 
 fn arguments<'a>(url: &'a str, (_, outcome): Behaviour, shape: &[&'a str]) -> Vec<&'a str> {
-    // Only what is to time out is given little time: a loaded machine must not make a timeout of anything else.
+    // Only servers that never respond get a short timeout: on a loaded machine other requests must not time out.
     let timeout = if outcome == Err("response_timeout") { "500ms" } else { "30s" };
     ["bench", url, "-d", "1s", "--timeout", timeout, "--json"].into_iter().chain(shape.iter().copied()).collect()
 }
 
-/// Whether every request had the expected result, and the run reported exactly that.
-fn judge(output: &Output, (path, outcome): Behaviour) {
-    assert!(output.lasted < LONGEST, "{:?}: {output}", output.lasted);
+/// Asserts that every request had the expected result, and that the run reports exactly that.
+fn assert_outcome(output: &Output, (path, outcome): Behaviour) {
+    assert!(output.elapsed < MAX_DURATION, "{:?}: {output}", output.elapsed);
     assert!(!output.stderr.contains(|c: char| c.is_control() && c != '\n'), "{output}");
     let document = output.json();
     let offered = count(&document, "load.offered_requests");
@@ -117,7 +117,7 @@ fn judge(output: &Output, (path, outcome): Behaviour) {
     assert_eq!(document["load"][what], serde_json::json!({ which: offered }), "{path}: {output}");
     let failed = outcome.is_err();
     assert_eq!(count(&document, "load.completed"), if failed { 0 } else { offered }, "{path}: {output}");
-    // A busy machine may make a run invalid; a run without a success always is.
+    // A busy machine can make a run invalid; a run without a successful request is always invalid.
     assert!(output.code == Some(3) || !failed && output.code == Some(0), "{path}: {output}");
     let page = outcome.is_ok_and(|status| status.starts_with('2') || status == "304");
     let good = if failed {
@@ -130,20 +130,20 @@ fn judge(output: &Output, (path, outcome): Behaviour) {
     assert_eq!(check(&document, "error_rate")["state"], good, "{path}: {output}");
     assert_eq!(check(&document, "server_answers")["state"], if failed { "failed" } else { "ok" }, "{path}: {output}");
 
-    let kept = kept_requests(Path::new(document["run"]["dir"].as_str().unwrap()));
-    assert_eq!(kept.len() as u64, offered, "{path}: every request is stored");
+    let stored = stored_requests(Path::new(document["run"]["dir"].as_str().unwrap()));
+    assert_eq!(stored.len() as u64, offered, "{path}: every request is stored");
     let cause = |request: &RequestRecord| request.failure.map(|cause| cause.name());
-    assert!(kept.iter().all(|request| cause(request) == outcome.err()), "{path}");
+    assert!(stored.iter().all(|request| cause(request) == outcome.err()), "{path}");
 }
 
-fn kept_requests(dir: &Path) -> Vec<RequestRecord> {
+fn stored_requests(dir: &Path) -> Vec<RequestRecord> {
     store::read_requests(dir).unwrap().collect::<Result<_, _>>().unwrap()
 }
 
-/// What a person sees, too, is free of what the server sent.
+/// The text output contains no bytes that the server sent.
 #[test]
 fn escape_sequences_of_a_server_do_not_reach_the_terminal() {
-    let (workspace, server) = (Workspace::shared(), Hostile::start());
+    let (workspace, server) = (Workspace::concurrent(), Hostile::start());
     for path in ["/garbage", "/switching", "/bad-chunk"] {
         let output = workspace.run(&["bench", &server.url(path), "-n", "20"]);
         assert_eq!(output.code, Some(3), "{output}");

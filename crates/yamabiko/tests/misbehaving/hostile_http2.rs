@@ -1,4 +1,5 @@
-//! An HTTP/2 server that misbehaves: the program neither hangs nor crashes, and counts each failure under its cause.
+//! Loads on a misbehaving HTTP/2 server: the program neither hangs nor crashes, and counts each failure under its
+//! cause.
 
 use std::io::Write as _;
 use std::net::Shutdown;
@@ -19,140 +20,140 @@ const STREAMS_MAX: u16 = 3;
 const WINDOW: u16 = 4;
 
 const BEHAVIOURS: &[Behaviour] = &[
-    ("answers", None, |it| {
-        it.settings(&[])?;
+    ("responds", None, |connection| {
+        connection.settings(&[])?;
         loop {
-            let stream = it.request()?;
-            it.answer(stream)?;
+            let stream = connection.request()?;
+            connection.respond(stream)?;
         }
     }),
-    ("trickles", None, |it| {
-        it.settings(&[])?;
+    ("trickles", None, |connection| {
+        connection.settings(&[])?;
         loop {
-            let stream = it.request()?;
-            for byte in http2::answer(stream) {
-                it.stream.write_all(&[byte])?;
+            let stream = connection.request()?;
+            for byte in http2::respond(stream) {
+                connection.stream.write_all(&[byte])?;
             }
         }
     }),
-    ("answers each with its own connection's end", None, |it| {
-        it.settings(&[(STREAMS_MAX, 1)])?;
-        let stream = it.request()?;
-        it.answer(stream)?;
-        it.goaway(stream, 0)?;
-        it.sink()
+    ("closes the connection after each response", None, |connection| {
+        connection.settings(&[(STREAMS_MAX, 1)])?;
+        let stream = connection.request()?;
+        connection.respond(stream)?;
+        connection.goaway(stream, 0)?;
+        connection.sink()
     }),
-    ("allows one stream and refuses others", None, |it| {
-        it.settings(&[(STREAMS_MAX, 1)])?;
-        let first = it.request()?;
-        let second = it.request()?;
-        it.send(RST_STREAM, 0, second, &7u32.to_be_bytes())?;
-        it.answer(first)?;
+    ("allows one stream and refuses others", None, |connection| {
+        connection.settings(&[(STREAMS_MAX, 1)])?;
+        let first = connection.request()?;
+        let second = connection.request()?;
+        connection.send(RST_STREAM, 0, second, &7u32.to_be_bytes())?;
+        connection.respond(first)?;
         loop {
-            let stream = it.request()?;
-            it.answer(stream)?;
+            let stream = connection.request()?;
+            connection.respond(stream)?;
         }
     }),
-    ("GOAWAY at once", Some("goaway"), |it| {
-        it.settings(&[])?;
-        it.goaway(0, 0)?;
-        it.sink()
+    ("GOAWAY at once", Some("goaway"), |connection| {
+        connection.settings(&[])?;
+        connection.goaway(0, 0)?;
+        connection.sink()
     }),
-    ("GOAWAY for an error", Some("goaway"), |it| {
-        it.settings(&[])?;
-        let stream = it.request()?;
-        it.goaway(stream, 1)?;
-        it.stream.shutdown(Shutdown::Write)?;
-        it.sink()
+    ("GOAWAY for an error", Some("goaway"), |connection| {
+        connection.settings(&[])?;
+        let stream = connection.request()?;
+        connection.goaway(stream, 1)?;
+        connection.stream.shutdown(Shutdown::Write)?;
+        connection.sink()
     }),
-    ("no streams allowed", Some("response_timeout"), |it| {
-        it.settings(&[(STREAMS_MAX, 0)])?;
-        it.sink()
+    ("no streams allowed", Some("response_timeout"), |connection| {
+        connection.settings(&[(STREAMS_MAX, 0)])?;
+        connection.sink()
     }),
-    ("silent", Some("response_timeout"), |it| {
-        it.settings(&[])?;
-        it.sink()
+    ("silent", Some("response_timeout"), |connection| {
+        connection.settings(&[])?;
+        connection.sink()
     }),
-    ("not even SETTINGS", Some("response_timeout"), |it| it.sink()),
-    ("stalls in a body", Some("response_timeout"), |it| {
-        it.settings(&[])?;
+    ("not even SETTINGS", Some("response_timeout"), |connection| connection.sink()),
+    ("stalls in a body", Some("response_timeout"), |connection| {
+        connection.settings(&[])?;
         loop {
-            let stream = it.request()?;
-            it.send(HEADERS, END_HEADERS, stream, STATUS_200)?;
-            it.send(DATA, 0, stream, b"hel")?;
+            let stream = connection.request()?;
+            connection.send(HEADERS, END_HEADERS, stream, STATUS_200)?;
+            connection.send(DATA, 0, stream, b"hel")?;
         }
     }),
-    ("PING without end", Some("response_timeout"), |it| {
-        it.settings(&[])?;
+    ("PING without end", Some("response_timeout"), |connection| {
+        connection.settings(&[])?;
         let flood = http2::frame(PING, 0, 0, &[7; 8]).repeat(1000);
         loop {
-            it.stream.write_all(&flood)?;
+            connection.stream.write_all(&flood)?;
         }
     }),
-    ("CONTINUATION without end", Some("malformed"), |it| {
-        it.settings(&[])?;
-        let stream = it.request()?;
-        it.send(HEADERS, 0, stream, STATUS_200)?;
+    ("CONTINUATION without end", Some("malformed"), |connection| {
+        connection.settings(&[])?;
+        let stream = connection.request()?;
+        connection.send(HEADERS, 0, stream, STATUS_200)?;
         // `x: aaaa..`, a literal that is not indexed.
         let field = [&[0, 1, b'x', 0x7f, 0x81, 0x07][..], &[b'a'; 1024]].concat();
         loop {
-            it.send(CONTINUATION, 0, stream, &field)?;
+            connection.send(CONTINUATION, 0, stream, &field)?;
         }
     }),
-    ("DATA without HEADERS", Some("malformed"), |it| {
-        it.settings(&[])?;
-        let stream = it.request()?;
-        it.send(DATA, END_STREAM, stream, b"hello")?;
-        it.sink()
+    ("DATA without HEADERS", Some("malformed"), |connection| {
+        connection.settings(&[])?;
+        let stream = connection.request()?;
+        connection.send(DATA, END_STREAM, stream, b"hello")?;
+        connection.sink()
     }),
-    ("DATA on a stream of nobody's", Some("malformed"), |it| {
-        it.settings(&[])?;
-        it.request()?;
-        it.send(DATA, 0, 99, b"hello")?;
-        it.sink()
+    ("DATA on an unused stream", Some("malformed"), |connection| {
+        connection.settings(&[])?;
+        connection.request()?;
+        connection.send(DATA, 0, 99, b"hello")?;
+        connection.sink()
     }),
-    ("HPACK garbage", Some("malformed"), |it| {
-        it.settings(&[])?;
-        let stream = it.request()?;
-        it.send(HEADERS, END_HEADERS | END_STREAM, stream, &[0xff; 40])?;
-        it.sink()
+    ("HPACK garbage", Some("malformed"), |connection| {
+        connection.settings(&[])?;
+        let stream = connection.request()?;
+        connection.send(HEADERS, END_HEADERS | END_STREAM, stream, &[0xff; 40])?;
+        connection.sink()
     }),
-    ("no HTTP/2 at all", Some("malformed"), |it| {
-        it.stream.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")?;
-        it.sink()
+    ("no HTTP/2 at all", Some("malformed"), |connection| {
+        connection.stream.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")?;
+        connection.sink()
     }),
-    ("closes without a word", Some("closed_before_response"), |it| {
-        it.settings(&[])?;
-        it.request()?;
-        it.stream.shutdown(Shutdown::Write)?;
-        it.sink()
+    ("closes without a word", Some("closed_before_response"), |connection| {
+        connection.settings(&[])?;
+        connection.request()?;
+        connection.stream.shutdown(Shutdown::Write)?;
+        connection.sink()
     }),
-    ("closes in a body", Some("closed_early"), |it| {
-        it.settings(&[])?;
-        let (one, other) = (it.request()?, it.request()?);
+    ("closes in a body", Some("closed_early"), |connection| {
+        connection.settings(&[])?;
+        let (one, other) = (connection.request()?, connection.request()?);
         for stream in [one, other] {
-            it.send(HEADERS, END_HEADERS, stream, STATUS_200)?;
+            connection.send(HEADERS, END_HEADERS, stream, STATUS_200)?;
         }
-        it.stream.shutdown(Shutdown::Write)?;
-        it.sink()
+        connection.stream.shutdown(Shutdown::Write)?;
+        connection.sink()
     }),
-    ("a body of another length than announced", Some("malformed"), |it| {
-        it.settings(&[])?;
+    ("a body of another length than announced", Some("malformed"), |connection| {
+        connection.settings(&[])?;
         loop {
-            let stream = it.request()?;
+            let stream = connection.request()?;
             // `content-length: 9`, and five bytes.
-            it.send(HEADERS, END_HEADERS, stream, &[STATUS_200, &[0x0f, 0x0d, 1, b'9']].concat())?;
-            it.send(DATA, END_STREAM, stream, b"hello")?;
+            connection.send(HEADERS, END_HEADERS, stream, &[STATUS_200, &[0x0f, 0x0d, 1, b'9']].concat())?;
+            connection.send(DATA, END_STREAM, stream, b"hello")?;
         }
     }),
 ];
 
-/// A run of eight requests and its drain, on a machine where a hundred others go on.
-const LONGEST: Duration = Duration::from_secs(60);
+/// Maximum duration of a run of eight requests and its drain, on a machine with a hundred concurrent runs.
+const MAX_DURATION: Duration = Duration::from_secs(60);
 
 #[test]
 fn each_hostile_http2_behaviour_fails_with_its_cause() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     concurrently(4, BEHAVIOURS, |(name, cause, script)| {
         for shape in [&["-c", "2", "-n", "8"][..], &["--rate", "40/s", "-n", "8", "--warmup", "0s", "-c", "2"]] {
             // These need two concurrent requests, which an open loop does not guarantee.
@@ -163,15 +164,15 @@ fn each_hostile_http2_behaviour_fails_with_its_cause() {
             }
             let server = Http2Server::start(*script);
             let output = run(&workspace, &server, *cause, shape);
-            judge(name, *cause, &output);
+            assert_outcome(name, *cause, &output);
         }
     });
 }
 
-/// RST_STREAM with each code, and one that no one knows.
+/// RST_STREAM with each code, and with an unknown one.
 #[test]
 fn every_rst_stream_code_is_reported() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let scripts: [Script; 15] = [
         reset::<0>,
         reset::<1>,
@@ -192,62 +193,62 @@ fn every_rst_stream_code_is_reported() {
     concurrently(4, scripts.into_iter().enumerate(), |(code, script)| {
         let server = Http2Server::start(script);
         let output = run(&workspace, &server, Some("stream_reset"), &["-c", "2", "-n", "8"]);
-        judge(&format!("reset, {code}"), Some("stream_reset"), &output);
-        assert_eq!(server.connections(), 2, "a connection lives on when its streams are reset\n{output}");
+        assert_outcome(&format!("reset, {code}"), Some("stream_reset"), &output);
+        assert_eq!(server.connections(), 2, "a connection stays open when its streams are reset\n{output}");
     });
 }
 
-fn reset<const CODE: u32>(it: &mut http2::Connection) -> std::io::Result<()> {
-    it.settings(&[])?;
+fn reset<const CODE: u32>(connection: &mut http2::Connection) -> std::io::Result<()> {
+    connection.settings(&[])?;
     loop {
-        let stream = it.request()?;
-        it.send(RST_STREAM, 0, stream, &CODE.to_be_bytes())?;
+        let stream = connection.request()?;
+        connection.send(RST_STREAM, 0, stream, &CODE.to_be_bytes())?;
     }
 }
 
-/// A server that gives no window takes no body.
+/// A request body is not sent to a server that grants no window.
 #[test]
 fn a_zero_flow_control_window_stalls_until_the_timeout() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     std::fs::write(workspace.path().join("body"), vec![b'b'; 100_000]).unwrap();
-    let server = Http2Server::start(|it| {
-        it.settings(&[(WINDOW, 0)])?;
-        it.sink()
+    let server = Http2Server::start(|connection| {
+        connection.settings(&[(WINDOW, 0)])?;
+        connection.sink()
     });
     let shape = ["-c", "2", "-n", "4", "--body", "body"];
-    judge("window", Some("response_timeout"), &run(&workspace, &server, Some("response_timeout"), &shape));
+    assert_outcome("window", Some("response_timeout"), &run(&workspace, &server, Some("response_timeout"), &shape));
 }
 
-/// A server that grants its window immediately sends nothing until it has the complete body.
+/// A server that grants its window immediately but sends no response until it has received the complete body.
 #[test]
 fn a_large_upload_to_a_silent_http2_server_times_out() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     std::fs::write(workspace.path().join("large"), vec![b'b'; 6_000_000]).unwrap();
-    let server = Http2Server::start(|it| {
-        it.settings(&[(WINDOW, 0x7fff_ffff)])?;
-        it.send(WINDOW_UPDATE, 0, 0, &(0x7fff_ffff - 65_535u32).to_be_bytes())?;
+    let server = Http2Server::start(|connection| {
+        connection.settings(&[(WINDOW, 0x7fff_ffff)])?;
+        connection.send(WINDOW_UPDATE, 0, 0, &(0x7fff_ffff - 65_535u32).to_be_bytes())?;
         loop {
-            let frame = it.read()?;
+            let frame = connection.read()?;
             if frame.kind == DATA && frame.flags & END_STREAM != 0 {
-                it.answer(frame.stream)?;
+                connection.respond(frame.stream)?;
             }
         }
     });
     let output = run(&workspace, &server, None, &["-c", "1", "-n", "4", "--body", "large"]);
-    judge("a large body", None, &output);
+    assert_outcome("a large body", None, &output);
     assert!(count(&output.json(), "load.bytes_sent") > 24_000_000, "{output}");
 }
 
 fn run(workspace: &Workspace, server: &Http2Server, cause: Option<&str>, shape: &[&str]) -> Output {
-    // Only what is to time out is given little time: a loaded machine must not make a timeout of anything else.
+    // Only servers that never respond get a short timeout: on a loaded machine other requests must not time out.
     let timeout = if cause == Some("response_timeout") { "300ms" } else { "30s" };
     let url = server.url();
     let fixed = ["bench", &url, "--http", "2", "--streams", "2", "--timeout", timeout, "--json"];
     workspace.run(&fixed.into_iter().chain(shape.iter().copied()).collect::<Vec<_>>())
 }
 
-fn judge(name: &str, cause: Option<&str>, output: &Output) {
-    assert!(output.lasted < LONGEST, "{name}: {:?}: {output}", output.lasted);
+fn assert_outcome(name: &str, cause: Option<&str>, output: &Output) {
+    assert!(output.elapsed < MAX_DURATION, "{name}: {:?}: {output}", output.elapsed);
     let document = output.json();
     let offered = count(&document, "load.offered_requests");
     assert!(offered > 0, "{name}: {output}");

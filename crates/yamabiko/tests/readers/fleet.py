@@ -1,8 +1,8 @@
-"""Reads what a manager of taps has stored, with DuckDB and SQLite, and prints what it found as JSON.
+"""Reads the rows that a tap manager has stored, with DuckDB and SQLite, and prints the result as JSON.
 
-    fleet.py stored DATA                     what the index counts: rows, batches not yet placed, streams, refusals by kind
-    fleet.py days DATA                       the day files alone, also while the manager writes: rows and sums by agent
-    fleet.py check DATA ACCOUNTS SHIFTS      holds the rows against the programs' own accounts; see `check`
+    fleet.py stored DATA                     counts of the index: rows, batches not yet placed, streams, refusals by kind
+    fleet.py days DATA                       the day files only, also while the manager writes: rows and sums by agent
+    fleet.py check DATA ACCOUNTS SHIFTS      compares the rows with the programs' own accounts; see `check`
 
 Accounts are the CSV files of tests/support/fleet/talker.c, AGENT.PROGRAM.csv.
 """
@@ -17,10 +17,10 @@ import time
 from pathlib import Path
 
 NS = 1_000_000_000
-# By how much a row's moment may lie outside of what the program saw around it: half of the quickest of few round trips, on a machine that
-# is far too busy. The agents' wall clocks are wrong by minutes, seven at least.
+# Maximum difference between a row's time and the times that the program recorded: on a very busy machine the clock offset is measured with
+# slow round trips. The agents' wall clocks are wrong by at least seven minutes.
 TOLERANCE_NS = 5 * NS
-# What is read of a row, wherever it stands: name and type.
+# Columns of a row in day files and pending batches: name and type.
 COLUMNS = {
     "agent": "VARCHAR", "stream": "VARCHAR", "sequence": "BIGINT", "program": "VARCHAR", "pid": "BIGINT", "side": "VARCHAR",
     "connection": "BIGINT", "exchange": "BIGINT", "last": "BOOLEAN", "peer": "VARCHAR", "peer_port": "BIGINT",
@@ -30,7 +30,7 @@ COLUMNS = {
 
 
 def index(data):
-    """The manager's index, to read."""
+    """Opens the manager's index read-only."""
     return sqlite3.connect(f"file:{data}/index.sqlite?mode=ro", uri=True, timeout=30)
 
 
@@ -40,8 +40,8 @@ def stored(data):
         batches = sql.execute("SELECT count(*) FROM pending").fetchone()[0]
         streams = dict(sql.execute("SELECT stream, through FROM streams").fetchall())
         refused = dict(sql.execute("SELECT why, count FROM refused").fetchall())
-        lacks = sql.execute("SELECT coalesce(sum(rows_dropped + rows_filtered + rows_not_drawn), 0) FROM agents").fetchone()[0]
-    return {"rows": rows, "pending_batches": batches, "streams": streams, "refused": refused, "left_out": lacks}
+        omitted = sql.execute("SELECT coalesce(sum(rows_dropped + rows_filtered + rows_not_drawn), 0) FROM agents").fetchone()[0]
+    return {"rows": rows, "pending_batches": batches, "streams": streams, "refused": refused, "left_out": omitted}
 
 
 def days(data):
@@ -58,18 +58,18 @@ def days(data):
 
 
 def ended_at(row):
-    """As wire::Row::ended_at_ns has it."""
+    """The end of a row in ns, like wire::Row::ended_at_ns."""
     if row.get("connection") is None:
         return row["opened_at_ns"] + row.get("lookup_ns", 0)
-    moments = [row.get("sent_last_at_ns"), row.get("received_last_at_ns")]
+    times = [row.get("sent_last_at_ns"), row.get("received_last_at_ns")]
     if row["outcome"] != "succeeded":
-        moments.append(row.get("closed_at_ns"))
-    moments = [moment for moment in moments if moment is not None]
-    return max(moments) if moments else row["opened_at_ns"] + row.get("setup_ns", 0)
+        times.append(row.get("closed_at_ns"))
+    times = [time_ns for time_ns in times if time_ns is not None]
+    return max(times) if times else row["opened_at_ns"] + row.get("setup_ns", 0)
 
 
 def pending(data, to):
-    """Writes the rows of batches that are in no day's file yet."""
+    """Writes the rows of batches that are not in a day file yet, as CSV."""
     writer = csv.writer(to)
     writer.writerow(COLUMNS)
     with index(data) as sql:
@@ -87,25 +87,25 @@ def pending(data, to):
 
 
 def check(data, accounts, shifts):
-    """Each line of an account is one row, of its agent, program, process and peer, in its order, at its time; there is no other row.
+    """Checks that each line of an account is exactly one row, with its agent, program, process, peer, order and time, and that no other rows exist.
 
-    The sizes of an exchange there and back are unlike those of any other of its process, so a row tells whose it is. Connections
-    that were refused, or on which nothing was said, are alike: they are counted.
+    The sizes of request and response of an exchange are unique in its process, so they identify its row. Refused connections and
+    connections without bytes are not unique: they are counted.
     """
     import duckdb
 
     db = duckdb.connect()
     columns = ", ".join(f"{name}::{kind} AS {name}" for name, kind in COLUMNS.items())
-    with tempfile.NamedTemporaryFile("w", suffix=".csv") as waiting:
-        pending(data, waiting)
+    with tempfile.NamedTemporaryFile("w", suffix=".csv") as pending_csv:
+        pending(data, pending_csv)
         types = "{" + ", ".join(f"'{name}': '{kind}'" for name, kind in COLUMNS.items()) + "}"
-        db.execute(f"CREATE TABLE found AS SELECT *, NULL::VARCHAR AS day FROM read_csv('{waiting.name}', header = true, columns = {types})")
-    waited = db.sql("SELECT count(*) FROM found").fetchall()[0][0]
+        db.execute(f"CREATE TABLE found AS SELECT *, NULL::VARCHAR AS day FROM read_csv('{pending_csv.name}', header = true, columns = {types})")
+    pending_rows = db.sql("SELECT count(*) FROM found").fetchall()[0][0]
     if list(data.glob("days/*/*.parquet")):
         db.execute(f"""
             INSERT INTO found SELECT {columns}, split_part(filename, '/', -2)
             FROM read_parquet('{data}/days/*/*.parquet', filename = true)""")
-    # The zero of the monotonic clock by the wall clock of this machine, which is the manager's: only the agents' were shifted.
+    # The zero of the monotonic clock by the manager's wall clock, which is this machine's: only the agents' clocks are shifted.
     zero = time.time_ns() - time.monotonic_ns()
     db.execute(f"""
         CREATE TABLE account AS
@@ -114,11 +114,11 @@ def check(data, accounts, shifts):
         FROM read_csv('{accounts}/*.csv', filename = true)""")
     one = lambda query: db.sql(query).fetchall()[0][0]
 
-    # Whose row is it?
+    # Pairs of account lines and rows.
     db.execute("""
         CREATE TABLE pair AS
-        SELECT a.*, f.agent IS NOT NULL AS there, f.connection AS of_connection, f.stream AS of_stream, f.exchange AS at_place,
-               f.last AS is_last, f.at_unix_ns AS moment, f.clock_offset_ns AS clock_off
+        SELECT a.*, f.agent IS NOT NULL AS is_stored, f.connection AS of_connection, f.stream AS of_stream, f.exchange AS at_place,
+               f.last AS is_last, f.at_unix_ns AS row_time, f.clock_offset_ns AS clock_off
         FROM account a LEFT JOIN found f
           ON f.agent = a.agent AND f.program = a.program AND f.pid = a.pid AND f.side = 'client' AND f.peer = '127.0.0.1'
          AND f.peer_port = a.port AND f.sent_bytes = a.sent AND f.received_bytes = a.received AND f.outcome = 'succeeded'
@@ -128,29 +128,29 @@ def check(data, accounts, shifts):
         "agents": one("SELECT count(DISTINCT agent) FROM account"),
         "expected": one("SELECT count(*) FROM account"),
         "found": one("SELECT count(*) FROM found"),
-        "pending": waited,
+        "pending": pending_rows,
         "streams": one("SELECT count(DISTINCT stream) FROM found"),
         "exchanges": one("SELECT count(*) FROM account WHERE kind = 'exchange'"),
-        "missing": one("SELECT count(*) FROM pair WHERE NOT there"),
-        "doubled": one("""SELECT count(*) FROM (SELECT 1 FROM pair WHERE there
+        "missing": one("SELECT count(*) FROM pair WHERE NOT is_stored"),
+        "duplicated": one("""SELECT count(*) FROM (SELECT 1 FROM pair WHERE is_stored
                           GROUP BY agent, program, pid, sent, received HAVING count(*) > 1)"""),
-        "wrong_order": one("SELECT count(*) FROM pair WHERE there AND (at_place <> exchange OR is_last <> (last = 1))"),
-        # A connection of a program is one of the rows, and the other way round.
-        "wrong_connection": one("""SELECT count(*) FROM (SELECT 1 FROM pair WHERE there GROUP BY agent, program, pid, connection
+        "wrong_order": one("SELECT count(*) FROM pair WHERE is_stored AND (at_place <> exchange OR is_last <> (last = 1))"),
+        # Connections of the accounts and of the rows correspond one to one.
+        "wrong_connection": one("""SELECT count(*) FROM (SELECT 1 FROM pair WHERE is_stored GROUP BY agent, program, pid, connection
                                    HAVING count(DISTINCT (of_stream, of_connection)) > 1)""")
-        + one("""SELECT count(*) FROM (SELECT 1 FROM pair WHERE there GROUP BY agent, of_stream, of_connection
+        + one("""SELECT count(*) FROM (SELECT 1 FROM pair WHERE is_stored GROUP BY agent, of_stream, of_connection
                  HAVING count(DISTINCT (program, pid, connection)) > 1)"""),
-        "out_of_time": one(f"""SELECT count(*) FROM pair WHERE there
-                               AND (moment < begun - {TOLERANCE_NS} OR moment > ended + {TOLERANCE_NS})"""),
+        "wrong_time": one(f"""SELECT count(*) FROM pair WHERE is_stored
+                               AND (row_time < begun - {TOLERANCE_NS} OR row_time > ended + {TOLERANCE_NS})"""),
         "wrong_day": one("""SELECT count(*) FROM found WHERE day IS NOT NULL
                             AND day <> strftime(make_timestamp(at_unix_ns // 1000), '%Y-%m-%d')"""),
     }
-    result["strange"] = result["found"] - one("SELECT count(*) FROM pair WHERE there")
+    result["unexpected"] = result["found"] - one("SELECT count(*) FROM pair WHERE is_stored")
     for kind, condition in (
         ("refused", "outcome = 'failed' AND error = 'ECONNREFUSED'"),
         ("unused", "outcome = 'unused'"),
     ):
-        # By process, port and time: of each second as many as the account has, give or take what the tolerance moves.
+        # By process and port: the same count as in the account, and the same first and last time within the tolerance.
         counts = lambda table, where, port, at: f"""SELECT agent, program, pid, {port} AS port, count(*) AS n,
             min({at}) AS first_at, max({at}) AS last_at FROM {table} WHERE {where} GROUP BY ALL"""
         wrong = one(f"""
@@ -160,15 +160,15 @@ def check(data, accounts, shifts):
                OR abs(a.last_at - f.last_at) > {TOLERANCE_NS}""")
         result[f"{kind}_wrong"] = wrong
         result[kind] = one(f"SELECT count(*) FROM account WHERE kind = '{kind}'")
-        result["strange"] -= one(f"SELECT count(*) FROM found WHERE {condition}")
+        result["unexpected"] -= one(f"SELECT count(*) FROM found WHERE {condition}")
 
-    # How far off in time: of the end of each exchange, by the program's clock and by the row.
-    off = [f"quantile_cont(abs(moment - ended), {share})" for share in (0.5, 0.99, 1.0)]
-    result["time_off_ms"] = [round(float(value or 0) / 1e6, 3) for value in db.sql(f"SELECT {', '.join(off)} FROM pair WHERE there").fetchall()[0]]
-    # What the manager says of the agents' wall clocks: by how much they were made wrong.
+    # Difference of the end of each exchange by the program's clock and by the row.
+    differences = [f"quantile_cont(abs(row_time - ended), {share})" for share in (0.5, 0.99, 1.0)]
+    result["time_error_ms"] = [round(float(value or 0) / 1e6, 3) for value in db.sql(f"SELECT {', '.join(differences)} FROM pair WHERE is_stored").fetchall()[0]]
+    # The clock offsets that the manager has measured must equal the shifts of the agents' wall clocks.
     shifts = json.loads(Path(shifts).read_text())
     wrong = 0
-    for agent, low, high in db.sql("SELECT agent, min(clock_off), max(clock_off) FROM pair WHERE there GROUP BY agent").fetchall():
+    for agent, low, high in db.sql("SELECT agent, min(clock_off), max(clock_off) FROM pair WHERE is_stored GROUP BY agent").fetchall():
         wrong += any(abs(value - shifts[agent] * NS) > TOLERANCE_NS for value in (low, high))
     result["clocks_wrong"] = wrong
     result["clocks_s"] = [min(shifts.values()), max(shifts.values())]
@@ -180,14 +180,14 @@ def check(data, accounts, shifts):
     result |= {
         "index_rows": rows, "lost_records": lost + left_out, "dropped_rows": dropped, "filtered_rows": filtered,
         "not_drawn_rows": not_drawn, "parts": parts, "bytes": bytes_,
-        # Rows that were made are stored, dropped or left out by the settings; there is no fourth way.
+        # Every generated row is stored, dropped or omitted by the settings.
         "unaccounted": abs(result["expected"] - result["found"] - dropped - filtered - not_drawn) + abs(rows - result["found"]),
     }
     if result["missing"]:
         result["first_missing"] = db.sql(
-            "SELECT agent, program, connection, exchange, begun_ns FROM pair WHERE NOT there ORDER BY begun LIMIT 5").fetchall()
-        result["missing_agents"] = one("SELECT count(DISTINCT agent) FROM pair WHERE NOT there")
-    if result["strange"]:
+            "SELECT agent, program, connection, exchange, begun_ns FROM pair WHERE NOT is_stored ORDER BY begun LIMIT 5").fetchall()
+        result["missing_agents"] = one("SELECT count(DISTINCT agent) FROM pair WHERE NOT is_stored")
+    if result["unexpected"]:
         result["outcomes"] = db.sql("SELECT side, outcome, error, program, count(*) FROM found GROUP BY ALL ORDER BY 5 DESC LIMIT 12").fetchall()
     return result
 

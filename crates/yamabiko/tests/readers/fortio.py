@@ -1,4 +1,4 @@
-"""Reads fortio's JSON as fortio does: into its types, field by field, no field unknown to them, and prints what came out.
+"""Decodes JSON as fortio does, into fortio's types without unknown fields, and prints the result.
 
 The types are those that fortio documents for its results: `fhttp.HTTPRunnerResults` (which embeds `periodic.RunnerResults` and
 `fhttp.HTTPOptions`) and `stats.HistogramData`, version 1.63. Go decodes a number into an int only if it is whole.
@@ -29,7 +29,7 @@ HTTP_RESULTS = RUNNER_RESULTS | {
 
 
 def check(value, kind, where):
-    """Refuses what Go's decoder would refuse."""
+    """Refuses values that Go's decoder would refuse."""
     def refuse(why):
         sys.exit(f"fortio cannot read {where}: {why}: {value!r}")
 
@@ -37,7 +37,7 @@ def check(value, kind, where):
         return
     if isinstance(kind, list):
         if not isinstance(value, list):
-            refuse("no list")
+            refuse("not a list")
         for at, one in enumerate(value):
             check(one, kind[0], f"{where}[{at}]")
     elif isinstance(kind, dict) and set(kind) in ({INT}, {TEXT}):
@@ -47,29 +47,29 @@ def check(value, kind, where):
             check(one, next(iter(kind.values())), f"{where}.{key}")
     elif isinstance(kind, dict):
         if not isinstance(value, dict):
-            refuse("no object")
+            refuse("not an object")
         for key, one in value.items():
             if key not in kind:
                 refuse(f"unknown field {key}")
             check(one, kind[key], f"{where}.{key}")
     elif kind == TEXT and not isinstance(value, str):
-        refuse("no string")
+        refuse("not a string")
     elif kind == TIME and not re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)", str(value)):
-        refuse("no time of RFC 3339")
+        refuse("not a time of RFC 3339")
     elif kind == FLAG and not isinstance(value, bool):
-        refuse("no bool")
+        refuse("not a bool")
     elif kind == INT and (isinstance(value, bool) or not isinstance(value, int) or abs(value) >= 2**63):
-        refuse("no int64")
+        refuse("not an int64")
     elif kind == FLOAT and (isinstance(value, bool) or not isinstance(value, (int, float))):
-        refuse("no float64")
+        refuse("not a float64")
 
 
-def percentile(histogram, wanted):
-    """As `HistogramData.CalcPercentile` documents it: linear inside the interval in which the percentile falls."""
+def percentile(histogram, percent):
+    """The percentile as `HistogramData.CalcPercentile` documents it: interpolated linearly within its interval."""
     before = 0.0
     for interval in histogram["Data"]:
-        if wanted <= interval["Percent"]:
-            share = (wanted - before) / (interval["Percent"] - before)
+        if percent <= interval["Percent"]:
+            share = (percent - before) / (interval["Percent"] - before)
             return interval["Start"] + share * (interval["End"] - interval["Start"])
         before = interval["Percent"]
     return histogram["Max"]
@@ -77,10 +77,10 @@ def percentile(histogram, wanted):
 
 results = json.load(sys.stdin)
 check(results, HTTP_RESULTS, "HTTPRunnerResults")
-# What its pages draw.
+# Fields that fortio's pages draw.
 for name in ("RunType", "StartTime", "ActualQPS", "ActualDuration", "NumThreads", "DurationHistogram", "RetCodes", "URL"):
     if name not in results:
-        sys.exit(f"fortio's pages miss {name}")
+        sys.exit(f"fortio's pages need {name}")
 histogram = results["DurationHistogram"]
 edges = [edge for interval in histogram["Data"] for edge in (interval["Start"], interval["End"])]
 print(json.dumps({

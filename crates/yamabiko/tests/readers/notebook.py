@@ -1,4 +1,4 @@
-"""Runs a notebook to its end with a kernel of its own, and prints what its cells printed."""
+"""Executes a notebook with a new kernel, and prints the output of its cells."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Reads every table of a run with DuckDB and with polars, and prints what they found as JSON: rows, columns, sums."""
+"""Reads every table of a run with DuckDB and with polars, and prints rows, columns and sums as JSON."""
 
 import json
 import sys
@@ -16,7 +16,7 @@ for path in sorted(run.glob("*.parquet")):
     sums = ", ".join(f"sum({column})::DOUBLE" for column in columns)
     of_duckdb = by_duckdb.aggregate(f"count(*), {sums}").fetchall()[0]
     of_polars = [by_polars.height] + [by_polars[column].cast(pl.Float64).sum() for column in columns]
-    # A column without a value has no sum in one, and 0 in the other.
+    # The sum of a column without values is NULL in DuckDB, and 0 in polars.
     agree = all(abs((a or 0) - (b or 0)) <= 1e-9 * abs(b or 0) for a, b in zip(of_duckdb, of_polars))
     found[path.stem] = {
         "rows": of_duckdb[0],

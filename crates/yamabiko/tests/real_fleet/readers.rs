@@ -1,5 +1,5 @@
-//! Other programs: DuckDB reads the day files while the manager writes them, an OpenTelemetry receiver (rotel) gets the
-//! OTLP export, schemathesis tests the API against its description, and more.
+//! Other programs as readers: DuckDB reads the day files while the manager writes them, an OpenTelemetry receiver
+//! (rotel) gets the OTLP export, and schemathesis tests the API against its OpenAPI description.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::once::plan;
-use super::site::{Paper, Site};
+use super::site::{SimulatedAgent, Site};
 use crate::fleet::TEST_TIMEOUT;
 use crate::fleet::process::Process;
 use crate::fleet::trial::{Plan, Stage, Trial};
 use crate::support::readers;
 use crate::support::workspace::{Workspace, str_of};
 
-/// In the manager's network, which is the trial's own.
+/// Addresses of the receiver (HTTP, gRPC), in the manager's network of the trial.
 const OTLP: [&str; 2] = ["127.0.0.1:4318", "127.0.0.1:4317"];
 
 #[test]
@@ -24,12 +24,12 @@ fn day_files_are_readable_while_written_and_otlp_arrives() {
     let _alone = Workspace::new();
     let url = format!("http://{}", OTLP[0]);
     let words = ["--otlp", &url].map(str::to_owned).to_vec();
-    let trial = Trial::start(Plan { manager_words: words, harm_every: None, ..plan((6, 15, 50)) }).unwrap();
+    let trial = Trial::start(Plan { manager_arguments: words, fault_interval: None, ..plan((6, 15, 50)) }).unwrap();
     let rotel = rotel(&trial);
-    let (mut readings, mut said) = (Vec::new(), BTreeMap::new());
+    let (mut readings, mut received) = (Vec::new(), BTreeMap::new());
     let mut last = Instant::now();
-    let held = trial
-        .run_beside(|trial, stage| {
+    let outcome = trial
+        .run_with_observer(|trial, stage| {
             if stage == Stage::Working && last.elapsed() < Duration::from_millis(500) {
                 return Ok(());
             }
@@ -39,31 +39,33 @@ fn day_files_are_readable_while_written_and_otlp_arrives() {
                 let stored = trial.read(&["stored"])?["rows"].as_f64().unwrap_or(0.0);
                 let deadline = Instant::now() + TEST_TIMEOUT;
                 // Rows are stored first and reported afterwards.
-                while said.get("attempts").copied().unwrap_or(0.0) < wanted(trial)? && Instant::now() < deadline {
+                while received.get("attempts").copied().unwrap_or(0.0) < expected_attempts(trial)?
+                    && Instant::now() < deadline
+                {
                     std::thread::sleep(Duration::from_millis(500));
-                    said = sums(&rotel.said());
+                    received = sums(&rotel.log_text());
                 }
-                println!("{stored} rows stored; by OTLP {said:?}");
+                println!("{stored} rows stored; by OTLP {received:?}");
                 readings.push(trial.read(&["days"])?);
             }
             Ok(())
         })
         .unwrap();
-    assert_eq!(held.faults(), [""; 0], "{:#}", held.found);
+    assert_eq!(outcome.failures(), [""; 0], "{:#}", outcome.found);
     // Every intermediate result of DuckDB is a part of the final one: it never shrinks, and no row is duplicated.
     let rows: Vec<u64> = readings.iter().map(|reading| reading["rows"].as_u64().unwrap()).collect();
     assert!(rows.is_sorted() && rows.iter().filter(|&&rows| rows > 0).count() > 3, "{rows:?}");
-    let of = |name: &str| held.found[name].as_u64().unwrap();
-    assert_eq!(rows.last(), Some(&of("found")), "the last reading, before the manager ended");
+    let of = |name: &str| outcome.found[name].as_u64().unwrap();
+    assert_eq!(rows.last(), Some(&of("found")), "the last reading has all rows");
     let attempts = of("exchanges") + of("refused");
-    assert_eq!((said["attempts"], said["failed"]), (attempts as f64, of("refused") as f64), "{said:?}");
+    assert_eq!((received["attempts"], received["failed"]), (attempts as f64, of("refused") as f64), "{received:?}");
     let sent: i64 =
         readings.last().unwrap()["agents"].as_object().unwrap().values().map(|one| one["sent"].as_i64().unwrap()).sum();
-    assert_eq!(said["sent"], sent as f64, "{said:?}");
+    assert_eq!(received["sent"], sent as f64, "{received:?}");
 }
 
-/// Attempts that the accounts come to.
-fn wanted(trial: &Trial) -> crate::fleet::Result<f64> {
+/// Number of attempts in the programs' accounts.
+fn expected_attempts(trial: &Trial) -> crate::fleet::Result<f64> {
     let mut lines = 0;
     for account in fs::read_dir(trial.folder().join("accounts"))? {
         lines += fs::read_to_string(account?.path())?.lines().filter(|line| !line.contains(",unused,")).count() - 1;
@@ -71,11 +73,12 @@ fn wanted(trial: &Trial) -> crate::fleet::Result<f64> {
     Ok(lines as f64)
 }
 
-/// A receiver in the manager's network, which shows each point that comes.
+/// Starts a receiver in the manager's network that prints each received data point.
 fn rotel(trial: &Trial) -> Process {
     let python = readers::folder().join("venv/bin/python");
     let (pid, log) = (trial.folder().join("rotel.pid"), trial.folder().join("rotel-own.log"));
-    let mut words = vec![str_of(&python), "-c", FIND, "start", "--exporter", "blackhole", "--debug-log", "metrics"];
+    let mut words =
+        vec![str_of(&python), "-c", EXEC_ROTEL, "start", "--exporter", "blackhole", "--debug-log", "metrics"];
     words.extend([
         "--debug-log-verbosity",
         "detailed",
@@ -88,16 +91,16 @@ fn rotel(trial: &Trial) -> Process {
     Process::start(trial.networks().at_manager(&words), &trial.folder().join("rotel.log")).unwrap()
 }
 
-/// The receiver's binary is inside its package.
-const FIND: &str = "import os, rotel, sys; agent = os.path.join(os.path.dirname(rotel.__file__), 'rotel-agent'); \
+/// Python code that executes the receiver's binary, which is inside its package.
+const EXEC_ROTEL: &str = "import os, rotel, sys; agent = os.path.join(os.path.dirname(rotel.__file__), 'rotel-agent'); \
                     os.execv(agent, [agent] + sys.argv[1:])";
 
-/// Of each shown sum the newest value of each series, added up: attempts, failures, bytes sent. Sums are cumulative:
-/// the last value counts.
-fn sums(shown: &str) -> BTreeMap<&'static str, f64> {
+/// The sum over all series of the newest printed value, by metric: attempts, failures, bytes sent. OTLP sums are
+/// cumulative, so the last value counts.
+fn sums(printed: &str) -> BTreeMap<&'static str, f64> {
     let mut newest = BTreeMap::new();
     let (mut agent, mut metric, mut attributes) = ("", "", Vec::new());
-    for line in shown.lines().map(str::trim) {
+    for line in printed.lines().map(str::trim) {
         if let Some((_, name)) = line.split_once("service.instance.id: Str(") {
             agent = name;
         } else if let Some((_, name)) = line.split_once("Name: ") {
@@ -125,13 +128,13 @@ fn sums(shown: &str) -> BTreeMap<&'static str, f64> {
     sums
 }
 
-/// Bounded by the number of examples, and on a slow machine by their time; the seed makes them the same each time.
+/// The number of examples is limited, and on a slow machine also their time. The seed makes them the same in each run.
 #[test]
 fn responses_of_the_api_match_its_openapi_description() {
     let site = Site::start(&[]);
-    let mut shop = Paper::known(&site, "shop", "a");
+    let mut shop = SimulatedAgent::known(&site, "shop", "a");
     for _ in 0..3 {
-        shop.goes_on(&site);
+        shop.sends_next_batch(&site);
     }
     let boss = site.token("boss", "operator");
     let description = site.get(&boss, "/openapi.json");
@@ -139,19 +142,19 @@ fn responses_of_the_api_match_its_openapi_description() {
     assert!(description.body["openapi"].as_str().unwrap().starts_with("3."));
     let file = site.workspace.file("openapi.json");
     let mut description = description.body;
-    // Names that were listed are tried again: it must not revoke the token that it comes with.
+    // schemathesis reuses names from responses: it must not revoke the token that it uses.
     site.token("ghost", "reader");
-    always(&mut description["paths"]["/api/1/tokens/{name}"], "ghost");
+    restrict_path_parameters(&mut description["paths"]["/api/1/tokens/{name}"], "ghost");
 
-    let kept = site.kept();
-    // Unauthenticated and as an operator, with every permission except the agents'; then as an agent, about itself.
-    for (who, token) in [("nobody", "nobody.x"), ("operator", &*boss), ("agent", &shop.token)] {
-        if who == "agent" {
-            assert_eq!(site.kept(), kept, "nobody but an agent stores anything");
+    let before = site.index_state();
+    // Unauthenticated; as an operator, with every permission except the agents'; then as an agent, on its own routes.
+    for (role, token) in [("unauthenticated", "unknown.x"), ("operator", &*boss), ("agent", &shop.token)] {
+        if role == "agent" {
+            assert_eq!(site.index_state(), before, "only an agent stores rows");
             let paths = description["paths"].as_object_mut().unwrap();
             paths.retain(|path, _| path.ends_with("/hello") || path.ends_with("/batches"));
             assert_eq!(paths.len(), 2);
-            always(&mut description, &shop.name);
+            restrict_path_parameters(&mut description, &shop.name);
         }
         fs::write(&file, description.to_string()).unwrap();
         let mut command = Command::new(readers::folder().join("venv/bin/schemathesis"));
@@ -165,7 +168,7 @@ fn responses_of_the_api_match_its_openapi_description() {
             "--seed",
             "12",
             "--max-time",
-            if who == "nobody" { "10" } else { SECONDS },
+            if role == "unauthenticated" { "10" } else { SECONDS },
             "--request-timeout",
             "20",
             "--no-color",
@@ -179,31 +182,31 @@ fn responses_of_the_api_match_its_openapi_description() {
         ]);
         command.env("HOME", site.workspace.path()).env("PYTHONDONTWRITEBYTECODE", "1").stdin(Stdio::null());
         let output = site.workspace.start_command(command).finish_within(Duration::from_secs(600));
-        println!("as {who}: {}", output.stdout.lines().rev().take(12).collect::<Vec<_>>().join(" | "));
-        assert_eq!(output.code, Some(0), "as {who}: {output}");
+        println!("as {role}: {}", output.stdout.lines().rev().take(12).collect::<Vec<_>>().join(" | "));
+        assert_eq!(output.code, Some(0), "as {role}: {output}");
     }
     // The manager runs, and the authenticated agent continues. (Rows stored with its token meanwhile belong to other
     // streams.)
     assert_eq!(site.get(&boss, "/agents").status, 200);
-    shop.goes_on(&site);
+    shop.sends_next_batch(&site);
     assert_eq!(site.stored()["streams"][&shop.stream], json!(4));
     let log = site.serving.running.stderr();
     assert!(!log.contains("panicked"), "{log}");
 }
 
-/// Whatever stands in a path is this name.
-fn always(description: &mut Value, name: &str) {
+/// Restricts every path parameter of the description to this name.
+fn restrict_path_parameters(description: &mut Value, name: &str) {
     match description {
         Value::Object(fields) if fields.get("in") == Some(&json!("path")) => {
             fields.insert("schema".into(), json!({ "type": "string", "enum": [name] }));
         }
-        Value::Object(fields) => fields.values_mut().for_each(|inner| always(inner, name)),
-        Value::Array(items) => items.iter_mut().for_each(|inner| always(inner, name)),
+        Value::Object(fields) => fields.values_mut().for_each(|inner| restrict_path_parameters(inner, name)),
+        Value::Array(items) => items.iter_mut().for_each(|inner| restrict_path_parameters(inner, name)),
         _ => {}
     }
 }
 
-/// No status from 500 on, none outside of the description, and no body of another form.
+/// Checks: no 5xx status, no undocumented status, and no body that differs from its schema.
 const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance";
 const SECONDS: &str = if cfg!(feature = "full") { "300" } else { "30" };
 const EXAMPLES: &str = if cfg!(feature = "full") { "200" } else { "25" };

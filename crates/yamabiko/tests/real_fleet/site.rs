@@ -1,4 +1,4 @@
-//! A manager on loopback, tokens for it, and clients that may say anything.
+//! A manager on loopback, its tokens, and clients that can send anything.
 
 use std::fs;
 use std::io::Write as _;
@@ -22,16 +22,16 @@ pub struct Site {
     pub workspace: Workspace,
 }
 
-/// What came back.
+/// A response of the manager.
 #[derive(Debug)]
-pub struct Answer {
+pub struct Response {
     pub status: u16,
     /// JSON, or null.
     pub body: Value,
 }
 
 impl Site {
-    /// Starts it with these further options.
+    /// Starts a manager with these further options.
     pub fn start(options: &[&str]) -> Site {
         let workspace = Workspace::new();
         let data = workspace.file("manager");
@@ -39,13 +39,13 @@ impl Site {
         Site::start_in(workspace, data, options)
     }
 
-    /// The same with data that is there.
+    /// Starts a manager with existing data.
     pub fn start_in(workspace: Workspace, data: PathBuf, options: &[&str]) -> Site {
-        let words = parties::manager_words("127.0.0.1:0", "localhost", &data);
-        let mut running = workspace.start(&[&words[..], options].concat());
+        let arguments = parties::manager_arguments("127.0.0.1:0", "localhost", &data);
+        let mut running = workspace.start(&[&arguments[..], options].concat());
         let mut found = None;
         wait_until("the manager listens", || {
-            assert!(!running.ended(), "it ended early: {}", running.stderr());
+            assert!(!running.ended(), "the manager exited early: {}", running.stderr());
             found = parties::listening(&running.stdout());
             found.is_some()
         });
@@ -54,53 +54,58 @@ impl Site {
         Site { serving, page: listening.page, data, workspace }
     }
 
-    /// A new token; the manager runs meanwhile.
+    /// Creates a token while the manager runs.
     pub fn token(&self, name: &str, role: &str) -> String {
         let file = self.workspace.file(&format!("{name}.{role}.token"));
         parties::token(&yamabiko(), &self.data, name, role, &file).unwrap();
         fs::read_to_string(file).unwrap().trim().to_owned()
     }
 
-    /// The URL of a route behind `/api/1`.
+    /// The URL of a route below `/api/1`.
     pub fn url(&self, route: &str) -> String {
         format!("https://{}/api/1{route}", self.serving.address)
     }
 
-    /// What curl makes of these words.
-    pub fn curl(&self, words: &[&str]) -> Answer {
-        self.curl_with(words, b"")
+    /// Runs curl with these arguments; returns the response.
+    pub fn curl(&self, arguments: &[&str]) -> Response {
+        self.curl_with(arguments, b"")
     }
 
-    /// The same, with something that it reads from its stdin (`@-`).
-    pub fn curl_with(&self, words: &[&str], input: &[u8]) -> Answer {
+    /// Runs curl with these arguments and this standard input (`@-`).
+    pub fn curl_with(&self, arguments: &[&str], input: &[u8]) -> Response {
         let mut command = Command::new("curl");
         command.args(["-sS", "--max-time", "60", "-w", "\n%{http_code}", "--cacert", str_of(&self.authority())]);
-        let mut child =
-            command.args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        // One that is refused early may not read all.
+        let mut child = command
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // curl may exit before it has read all input if the request is refused early.
         let _ = child.stdin.take().unwrap().write_all(input);
         let output = child.wait_with_output().unwrap();
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        let (body, status) = said.rsplit_once('\n').unwrap_or(("", "0"));
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert_ne!(status, "000", "curl {words:?}: {told}");
-        Answer { status: status.parse().unwrap(), body: serde_json::from_str(body).unwrap_or(Value::Null) }
+        let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+        let (body, status) = stdout.rsplit_once('\n').unwrap_or(("", "0"));
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_ne!(status, "000", "curl {arguments:?}: {stderr}");
+        Response { status: status.parse().unwrap(), body: serde_json::from_str(body).unwrap_or(Value::Null) }
     }
 
-    /// POST of JSON, in gzip or plain, with this token, by curl.
-    pub fn post(&self, token: &str, route: &str, more: &[&str], body: &[u8]) -> Answer {
+    /// Sends a POST of JSON, gzip or plain, with this token.
+    pub fn post(&self, token: &str, route: &str, more: &[&str], body: &[u8]) -> Response {
         let (bearer, url) = (format!("Authorization: Bearer {token}"), self.url(route));
-        let words = ["-H", &bearer, "-H", "Content-Type: application/json", "--data-binary", "@-"];
-        self.curl_with(&[&words[..], more, &[&url]].concat(), body)
+        let arguments = ["-H", &bearer, "-H", "Content-Type: application/json", "--data-binary", "@-"];
+        self.curl_with(&[&arguments[..], more, &[&url]].concat(), body)
     }
 
-    /// GET of JSON.
-    pub fn get(&self, token: &str, route: &str) -> Answer {
+    /// Sends a GET with this token.
+    pub fn get(&self, token: &str, route: &str) -> Response {
         let (bearer, url) = (format!("Authorization: Bearer {token}"), self.url(route));
         self.curl(&["-H", &bearer, &url])
     }
 
-    /// What to trust it by.
+    /// The manager's certificate.
     pub fn authority(&self) -> PathBuf {
         parties::certificate(&self.data)
     }
@@ -110,61 +115,65 @@ impl Site {
         self.serving.connect_tls(&self.authority(), "localhost")
     }
 
-    /// The same from a unique loopback address.
+    /// A raw TLS connection from this loopback address.
     pub fn connect_from(&self, from: [u8; 4]) -> Client<Tls> {
         self.serving.tls_connector_from(Some(from.into()), &self.authority(), "localhost")()
     }
 
-    /// What the index counts, read by SQLite of Python: rows, streams and how far, refusals by kind.
+    /// Counts of the index, read by Python's SQLite: rows, last batch of each stream, refusals by kind.
     pub fn stored(&self) -> Value {
         readers::python(&self.workspace, &readers::script("fleet.py"), &["stored", str_of(&self.data)], &[]).json()
     }
 
-    /// What of it must not change by a refusal.
-    pub fn kept(&self) -> Value {
+    /// The part of the index that a refused request must not change: rows and streams.
+    pub fn index_state(&self) -> Value {
         let stored = self.stored();
         json!([stored["rows"], stored["streams"]])
     }
 
-    /// How many were refused for this, ever.
+    /// Total number of requests refused for this reason.
     pub fn refused(&self, why: &str) -> u64 {
         self.stored()["refused"][why].as_u64().unwrap_or(0)
     }
 }
 
-/// ns since 1970.
+/// The wall clock in nanoseconds since 1970.
 pub fn now_ns() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64
 }
 
-/// A simulated agent: its messages are made here and can be modified.
-pub struct Paper {
+/// A simulated agent, whose messages the test can modify.
+pub struct SimulatedAgent {
     pub name: String,
     pub token: String,
     pub stream: String,
-    /// Of its next batch.
+    /// Sequence number of the next batch.
     pub sequence: u64,
 }
 
-/// The zero of its timestamps is that long ago; its batches are sealed now.
+/// Age of the zero of the agent's timestamps in ns; batches are sealed now.
 const UP_NS: u64 = 3_600_000_000_000;
 
-impl Paper {
+impl SimulatedAgent {
     /// An agent with its own token that has sent hello.
-    pub fn known(site: &Site, name: &str, stream: &str) -> Paper {
-        let paper =
-            Paper { name: name.to_owned(), token: site.token(name, "agent"), stream: stream.repeat(32), sequence: 1 };
-        let answer = site.post(&paper.token, &paper.route("hello"), &[], paper.hello().to_string().as_bytes());
-        assert_eq!((answer.status, &answer.body["stored_through"]), (200, &json!(0)), "{answer:?}");
-        paper
+    pub fn known(site: &Site, name: &str, stream: &str) -> SimulatedAgent {
+        let agent = SimulatedAgent {
+            name: name.to_owned(),
+            token: site.token(name, "agent"),
+            stream: stream.repeat(32),
+            sequence: 1,
+        };
+        let response = site.post(&agent.token, &agent.route("hello"), &[], agent.hello().to_string().as_bytes());
+        assert_eq!((response.status, &response.body["stored_through"]), (200, &json!(0)), "{response:?}");
+        agent
     }
 
-    /// One of its two routes.
+    /// One of the agent's routes: `hello` or `batches`.
     pub fn route(&self, which: &str) -> String {
         format!("/agents/{}/{which}", self.name)
     }
 
-    /// A good hello.
+    /// A valid hello.
     pub fn hello(&self) -> Value {
         json!({
             "stream": self.stream, "boot": BOOT, "host": "paper", "version": "1.0.0", "kernel": "6.1.0",
@@ -173,7 +182,7 @@ impl Paper {
         })
     }
 
-    /// A good batch of so many rows, its number this.
+    /// A valid batch with this sequence number and number of rows.
     pub fn batch_of(&self, sequence: u64, rows: u64) -> Value {
         let rows: Vec<Value> = (0..rows).map(|number| row(sequence * 1_000_000 + number)).collect();
         json!({
@@ -186,33 +195,33 @@ impl Paper {
         })
     }
 
-    /// Its next batch, of two rows.
+    /// The next batch, with two rows.
     pub fn batch(&self) -> Value {
         self.batch_of(self.sequence, 2)
     }
 
-    /// Sends a batch as an agent does: gzip, and the header with the zero by the manager's clock.
-    pub fn send(&self, site: &Site, batch: &Value) -> Answer {
+    /// Sends a batch as an agent does: in gzip, and with the zero by the manager's clock in a header.
+    pub fn send(&self, site: &Site, batch: &Value) -> Response {
         self.send_bytes(site, &gzip(batch.to_string().as_bytes()))
     }
 
-    /// The same of anything.
-    pub fn send_bytes(&self, site: &Site, body: &[u8]) -> Answer {
+    /// Sends any bytes as a batch.
+    pub fn send_bytes(&self, site: &Site, body: &[u8]) -> Response {
         let zero = format!("yamabiko-zero: {}", now_ns() - UP_NS);
         let more = ["-H", "Content-Encoding: gzip", "-H", &zero, "-H", "yamabiko-zero-error: 1000"];
         site.post(&self.token, &self.route("batches"), &more, body)
     }
 
-    /// Its next batch is taken; that batch.
-    pub fn goes_on(&mut self, site: &Site) -> Value {
+    /// Sends the next batch, which must be stored; returns it.
+    pub fn sends_next_batch(&mut self, site: &Site) -> Value {
         let batch = self.batch();
-        let answer = self.send(site, &batch);
-        assert_eq!((answer.status, &answer.body["stored_through"]), (200, &json!(self.sequence)), "{answer:?}");
+        let response = self.send(site, &batch);
+        assert_eq!((response.status, &response.body["stored_through"]), (200, &json!(self.sequence)), "{response:?}");
         self.sequence += 1;
         batch
     }
 
-    /// Its next batch as the bytes of a request, and it is reckoned to be taken.
+    /// The bytes of a request with the next batch. Increments the sequence number as if the batch were stored.
     pub fn request(&mut self, rows: u64) -> Vec<u8> {
         let body = gzip(self.batch_of(self.sequence, rows).to_string().as_bytes());
         self.sequence += 1;
@@ -220,7 +229,7 @@ impl Paper {
         [head.as_bytes(), &body].concat()
     }
 
-    /// The head of such a request, these lines included.
+    /// The head of a request with a batch, with these additional lines.
     pub fn head(&self, lines: &str) -> String {
         format!(
             "POST /api/1{} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\n\
@@ -232,7 +241,7 @@ impl Paper {
     }
 }
 
-/// A good row, a second before the sealing; its number makes it unlike others.
+/// A valid row, one second before the batch is sealed. The connection number makes it unique.
 pub fn row(number: u64) -> Value {
     let began = UP_NS - 1_000_000_000;
     json!({
@@ -245,7 +254,7 @@ pub fn row(number: u64) -> Value {
     })
 }
 
-/// In gzip, by gzip.
+/// Compresses by gzip(1).
 pub fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut child = Command::new("gzip").arg("-c").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut input = child.stdin.take().unwrap();

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use crate::support::canned_responses::{Server, response};
 use crate::support::workspace::{Output, Running, Workspace, str_of, wait_until};
 
-/// `~` stands for a space within a word.
+/// Arguments of each case; `~` is a space within an argument.
 const CASES: [&str; 12] = [
     "-n 100 -c 5 URL/page",
     "-n 1000 -c 10 -k URL/page",
@@ -38,7 +38,7 @@ fn start(workspace: &Workspace, command: &str, port: u16) -> Running {
     running
 }
 
-/// nginx in one process, so that it ends with its guard. It closes a connection after 1000 requests by default.
+/// nginx in one process, which ends when this is dropped. It closes a connection after 1000 requests by default.
 fn nginx(workspace: &Workspace, port: u16, secure: u16) -> Running {
     let text = format!(
         "daemon off; master_process off; pid var/nginx.pid; error_log stderr;\nevents {{ worker_connections 500; }}\n\
@@ -86,13 +86,13 @@ fn report(output: &Output) -> Vec<String> {
     let mut report: Vec<String> = Vec::new();
     let mut warning = false;
     for line in &lines[from..] {
-        // Its second line is indented.
+        // The second line of the banner is indented.
         warning = line.starts_with("WARNING: The median")
             || line.starts_with("ERROR: The median")
             || (warning && line.starts_with("       "));
-        // What TLS settled has the standard's names here, and no key sizes.
+        // TLS parameters have the standard's names in our output, and no key sizes.
         let tls = line.starts_with("SSL/TLS Protocol:") || line.starts_with("Server Temp Key:");
-        // Each server of a pair has its own.
+        // The two servers have different values.
         let port = line.starts_with("Server Port:");
         if !warning && !tls && !port {
             report.push((*line).to_owned());
@@ -101,7 +101,7 @@ fn report(output: &Output) -> Vec<String> {
     report
 }
 
-/// A line without its figures: each number, with the spaces before it, is `#`.
+/// A line with `#` in place of each number and the spaces before it.
 fn shape(line: &str) -> String {
     let mut shape = String::new();
     for c in line.chars() {
@@ -117,8 +117,8 @@ fn shape(line: &str) -> String {
     shape
 }
 
-/// Lines whose figures must be equal.
-fn exact(line: &str) -> bool {
+/// Whether the figures of a line must be equal in both outputs.
+fn has_equal_figures(line: &str) -> bool {
     const TIMED: [&str; 5] =
         ["Time taken for tests:", "Requests per second:", "Time per request:", "Transfer rate:", " kb/s "];
     let counted = line.contains(':') && !TIMED.iter().any(|label| line.contains(label));
@@ -130,7 +130,7 @@ fn compare(workspace: &Workspace, url: &str, case: &str) {
     compare_on(workspace, [url, url], case);
 }
 
-/// ab's run of a case on the first URL, compared with ours on the second.
+/// Compares ab's output for the first URL with ours for the second.
 fn compare_on(workspace: &Workspace, urls: [&str; 2], case: &str) {
     let body = workspace.file("body");
     let [their_words, our_words] = urls.map(|url| {
@@ -142,11 +142,11 @@ fn compare_on(workspace: &Workspace, urls: [&str; 2], case: &str) {
     let theirs = workspace.start_command(theirs).finish().success();
     let our_words: Vec<&str> = ["ab"].into_iter().chain(our_words.iter().map(String::as_str)).collect();
     let ours = workspace.run(&our_words);
-    assert!(matches!(ours.code, Some(0 | 3)), "the machine's noise may make it invalid, and nothing else\n{ours}");
+    assert!(matches!(ours.code, Some(0 | 3)), "only noise of the machine may make the run invalid\n{ours}");
     let (their_lines, our_lines) = (report(&theirs), report(&ours));
     let shapes = |lines: &[String]| lines.iter().map(|line| shape(line)).collect::<Vec<_>>();
     assert_eq!(shapes(&our_lines), shapes(&their_lines), "{case}\n{theirs}\n{ours}");
-    for (our_line, their_line) in our_lines.iter().zip(&their_lines).filter(|(line, _)| exact(line)) {
+    for (our_line, their_line) in our_lines.iter().zip(&their_lines).filter(|(line, _)| has_equal_figures(line)) {
         assert_eq!(our_line, their_line, "{case}\n{theirs}\n{ours}");
     }
     let progress = |output: &Output| {
@@ -154,13 +154,13 @@ fn compare_on(workspace: &Workspace, urls: [&str; 2], case: &str) {
     };
     assert_eq!(progress(&ours), progress(&theirs), "{case}");
     let banner = |output: &Output| output.stdout.lines().position(|line| line.contains("be patient"));
-    assert_eq!(banner(&ours), banner(&theirs), "as many lines before it: {case}");
+    assert_eq!(banner(&ours), banner(&theirs), "both banners have the same number of lines: {case}");
 }
 
 fn compare_all(workspace: &Workspace, url: &str) {
     let page = workspace.www().join("page");
     fs::write(&page, vec![b'x'; 1234]).unwrap();
-    // Apache's ETag of a file that was written within the last second is two bytes longer.
+    // Apache's ETag of a file written within the last second is two bytes longer.
     let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
     fs::File::options().write(true).open(&page).unwrap().set_modified(long_ago).unwrap();
     fs::write(workspace.file("body"), vec![b'b'; 777]).unwrap();
@@ -193,12 +193,12 @@ fn yamabiko_ab_agrees_with_apachebench_on_faulty_servers() {
     let workspace = Workspace::new();
     fs::write(workspace.file("body"), "").unwrap();
     for case in ["-n 30 URL", "-l -n 30 URL", "-k -n 31 URL"] {
-        // A server counts its requests: each program has its own.
-        let answer: fn(usize) -> Option<Vec<u8>> = |number| match number % 5 {
+        // The response depends on the request number, so each program gets its own server.
+        let respond: fn(usize) -> Option<Vec<u8>> = |number| match number % 5 {
             4 => response("503 Busy", 7),
             _ => response("200 OK", 100 + number % 3),
         };
-        let [theirs, ours] = [Server::start(answer), Server::start(answer)];
+        let [theirs, ours] = [Server::start(respond), Server::start(respond)];
         compare_on(&workspace, [&theirs.url(), &ours.url()], case);
     }
     let proxy = Server::start(|_| response("200 OK", 10));
@@ -211,7 +211,7 @@ fn yamabiko_ab_agrees_with_apachebench_on_faulty_servers() {
 #[test]
 fn yamabiko_ab_refuses_the_input_that_apachebench_refuses() {
     let workspace = Workspace::new();
-    let nobody = format!("http://127.0.0.1:{}/", free_port());
+    let unused = format!("http://127.0.0.1:{}/", free_port());
     for words in [
         "-n 0 http://h/",
         "-n 5 -c 9 http://h/",
@@ -220,7 +220,7 @@ fn yamabiko_ab_refuses_the_input_that_apachebench_refuses() {
         "",
         "-h",
         "-V",
-        &format!("-n 3 {nobody}"),
+        &format!("-n 3 {unused}"),
         "-n 1 -p /nonexistent http://h/",
         "-i -u /etc/hostname http://h/",
     ] {

@@ -1,21 +1,22 @@
-//! The same captures through tcptrace and tshark: real servers, real clients, loss, truncated packets, reused ports.
+//! `watch` compared with tcptrace and tshark on the same captures: real servers and clients, loss, truncated packets,
+//! reused ports.
 //!
-//! All compared figures are equal. Where the programs count differently, a rule derives one figure from the other
+//! All compared figures must be equal. Where the programs count differently, a rule converts one figure into the other
 //! (docs/notes/watch-against-others.md shows the packets).
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::support::reference_tools::{self, Repeat, Traced};
+use crate::support::reference_tools::{self, BareRetransmission, TcptraceConnection};
 use crate::support::servers::{PORT, apache};
 use crate::support::workspace::{Workspace, str_of};
 use schema::{ConnectionRecord, Sent};
 use serde_json::Value;
 
-/// curl in every way: persistent, HEAD, chunked, closed by the server, HTTP/1.0, a body with 100-continue, one port
-/// three times, refused; and four requests in one packet.
-const MANNERS: &str = r#"
+/// curl in many ways: persistent connections, HEAD, chunked, closed by the server, HTTP/1.0, a body with 100-continue,
+/// one port three times, refused; and four requests in one packet.
+const CURL_CASES: &str = r#"
 u=http://server:8080
 curl -s -o /dev/null -o /dev/null -o /dev/null $u/10k.bin $u/100k.bin $u/none
 curl -s -I -o /dev/null $u/10k.bin
@@ -43,12 +44,12 @@ exec 3>&-
 #[test]
 fn packet_figures_of_nginx_and_curl_agree_with_tcptrace_and_tshark() {
     let workspace = Workspace::new();
-    let file = capture(&workspace, &nginx(&workspace), "--rtt 10ms", 0, MANNERS);
+    let file = capture(&workspace, &nginx(&workspace), "--rtt 10ms", 0, CURL_CASES);
     let seen = compare(&workspace, &file);
     let want = [("200", 12), ("204", 1), ("404", 2)].map(|(status, count)| (status.to_owned(), count));
     assert_eq!(seen.statuses, BTreeMap::from(want));
-    let again = seen.connections.iter().filter(|record| record.client.port() == 41000).count();
-    assert_eq!(again, 3, "one connection for each use of the port");
+    let retransmissions = seen.connections.iter().filter(|record| record.client.port() == 41000).count();
+    assert_eq!(retransmissions, 3, "one connection for each use of the port");
     assert_eq!(seen.incomplete + seen.by_direction, 0);
 }
 
@@ -60,8 +61,8 @@ fn packet_figures_of_apache_and_httperf_agree_under_loss() {
     let file = capture(&workspace, &apache(&workspace), "--rtt 20ms --loss 2%", 0, clients);
     let seen = compare(&workspace, &file);
     assert_eq!((seen.statuses["200"], seen.statuses["404"]), (181, 1));
-    let again: u64 = seen.connections.iter().map(|record| record.down.retransmitted_packets).sum();
-    assert!(again > 0, "a loss of 2 % and nothing sent again");
+    let retransmissions: u64 = seen.connections.iter().map(|record| record.down.retransmitted_packets).sum();
+    assert!(retransmissions > 0, "a loss of 2 % causes retransmissions");
 }
 
 /// Truncated packets: tshark and watch both get 96 bytes.
@@ -79,7 +80,7 @@ fn packet_figures_of_nginx_and_wrk_agree_with_short_packets() {
     assert!(seen.statuses["200"] > 100, "{:?}", seen.statuses);
 }
 
-/// nginx that compresses on request (and then does not know the length), and accepts bodies.
+/// nginx that compresses on request (responses without Content-Length), and accepts request bodies.
 fn nginx(workspace: &Workspace) -> String {
     let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         .map(|kind| format!("    {kind}_temp_path var/{kind};\n"))
@@ -118,21 +119,21 @@ fn capture(workspace: &Workspace, server: &str, path: &str, snap: u32, clients: 
     arguments.extend(path.split(' '));
     arguments.extend(["--server", &server, "--", "bash", str_of(&script)]);
     workspace.run(&arguments).success();
-    let said = fs::read_to_string(log).unwrap();
-    assert!(said.contains("\n0 packets dropped by kernel"), "the capture is not whole: {said}");
+    let stderr = fs::read_to_string(log).unwrap();
+    assert!(stderr.contains("\n0 packets dropped by kernel"), "the capture is complete: {stderr}");
     file
 }
 
-/// What watch saw.
-struct Seen {
+/// Results of `watch`.
+struct Watched {
     connections: Vec<ConnectionRecord>,
     statuses: BTreeMap<String, u64>,
     incomplete: u64,
     by_direction: u64,
 }
 
-/// Holds watch against both others.
-fn compare(workspace: &Workspace, file: &Path) -> Seen {
+/// Compares `watch` with tcptrace and tshark.
+fn compare(workspace: &Workspace, file: &Path) -> Watched {
     let output = workspace.run(&["watch", "-r", str_of(file), "--port", &PORT.to_string(), "--port", "9999", "--json"]);
     let document = output.success().json();
     let part = &document["watch"];
@@ -141,15 +142,15 @@ fn compare(workspace: &Workspace, file: &Path) -> Seen {
     let requests = store::read_wire_requests(&folder).unwrap().map(Result::unwrap).collect::<Vec<_>>();
     let mut traced = reference_tools::tcptrace(file);
 
-    // Both number connections by their first packets, but a port used again may come between.
+    // Both programs order connections by their first packets, but may differ for a reused port.
     traced.sort_by_key(|traced| (traced.a, traced.b, traced.first_us));
     connections.sort_by_key(|record| (record.client, record.server, record.first_at));
     assert_eq!(connections.len(), traced.len(), "connections");
     let packets: u64 = connections.iter().map(|record| record.up.packets + record.down.packets).sum();
     assert_eq!(part["packets"].as_u64(), Some(packets));
-    let repeats = reference_tools::bare_repeats(file);
+    let repeats = reference_tools::bare_retransmissions(file);
     for (record, traced) in connections.iter().zip(&traced) {
-        assert_eq!((record.client, record.server), (traced.a, traced.b), "who called whom");
+        assert_eq!((record.client, record.server), (traced.a, traced.b), "client and server");
         let micros = [record.first_at, record.last_at].map(|at| at.as_nanos() / 1000);
         assert_eq!(micros, [traced.first_us, traced.last_us], "first and last packet of {}", record.client);
         one_direction(&record.up, traced, true, &repeats);
@@ -166,27 +167,36 @@ fn compare(workspace: &Workspace, file: &Path) -> Seen {
     }
     assert_eq!(methods, tshark.methods);
     let count = |name: &str| part[name].as_u64().unwrap_or_else(|| panic!("watch.{name}"));
-    Seen { connections, statuses, incomplete: count("incomplete"), by_direction: count("by_direction") }
+    Watched { connections, statuses, incomplete: count("incomplete"), by_direction: count("by_direction") }
 }
 
-fn one_direction(sent: &Sent, traced: &Traced, from_a: bool, repeats: &[Repeat]) {
+fn one_direction(sent: &Sent, traced: &TcptraceConnection, from_a: bool, repeats: &[BareRetransmission]) {
     let (from, to) = if from_a { (traced.a, traced.b) } else { (traced.b, traced.a) };
     let during = traced.first_us..=traced.last_us;
-    let is_own = |repeat: &&Repeat| (repeat.from, repeat.to) == (from, to) && during.contains(&repeat.at_us);
+    let is_own =
+        |repeat: &&BareRetransmission| (repeat.from, repeat.to) == (from, to) && during.contains(&repeat.at_us);
     let bare = repeats.iter().filter(is_own).count() as u64;
-    let their = |name: &str| traced.count(name, from_a);
-    let whose = format!("{} {}", traced.a, if from_a { "up" } else { "down" });
-    assert_eq!(sent.packets, their("total_packets"), "packets, {whose}");
-    assert_eq!(sent.data_packets, their("actual_data_pkts"), "packets with payload, {whose}");
-    assert_eq!(sent.payload_bytes, their("actual_data_bytes"), "bytes of payload, {whose}");
-    // To tcptrace SYN and FIN are a byte of data each, when they are sent again: a bare one is a packet of data too.
-    let phantoms = u64::from(sent.syns.saturating_sub(1) + sent.fins.saturating_sub(1));
-    assert_eq!(sent.retransmitted_bytes + phantoms, their("rexmt_data_bytes"), "bytes sent again, {whose}");
-    assert_eq!(sent.retransmitted_packets + bare, their("rexmt_data_pkts"), "packets sent again, {whose}");
-    assert_eq!(sent.out_of_order_packets, their("outoforder_pkts"), "packets out of order, {whose}");
-    assert_eq!(sent.unique_bytes, their("unique_bytes_sent"), "bytes, each once, {whose}");
-    assert_eq!((u64::from(sent.syns), u64::from(sent.fins)), traced.syns_and_fins(from_a), "SYN and FIN, {whose}");
-    assert_eq!(sent.rst_at.is_some(), their("resets_sent") > 0, "RST, {whose}");
+    let tcptrace_count = |name: &str| traced.count(name, from_a);
+    let direction = format!("{} {}", traced.a, if from_a { "up" } else { "down" });
+    assert_eq!(sent.packets, tcptrace_count("total_packets"), "packets, {direction}");
+    assert_eq!(sent.data_packets, tcptrace_count("actual_data_pkts"), "packets with payload, {direction}");
+    assert_eq!(sent.payload_bytes, tcptrace_count("actual_data_bytes"), "bytes of payload, {direction}");
+    // tcptrace counts a retransmitted SYN or FIN as one byte of data, and one without payload as a data packet.
+    let counted_flags = u64::from(sent.syns.saturating_sub(1) + sent.fins.saturating_sub(1));
+    assert_eq!(
+        sent.retransmitted_bytes + counted_flags,
+        tcptrace_count("rexmt_data_bytes"),
+        "retransmitted bytes, {direction}"
+    );
+    assert_eq!(
+        sent.retransmitted_packets + bare,
+        tcptrace_count("rexmt_data_pkts"),
+        "retransmitted packets, {direction}"
+    );
+    assert_eq!(sent.out_of_order_packets, tcptrace_count("outoforder_pkts"), "packets out of order, {direction}");
+    assert_eq!(sent.unique_bytes, tcptrace_count("unique_bytes_sent"), "unique bytes, {direction}");
+    assert_eq!((u64::from(sent.syns), u64::from(sent.fins)), traced.syns_and_fins(from_a), "SYN and FIN, {direction}");
+    assert_eq!(sent.rst_at.is_some(), tcptrace_count("resets_sent") > 0, "RST, {direction}");
 }
 
 /// An object of counts.

@@ -9,8 +9,8 @@ use crate::support::document::{check, count};
 use crate::support::tls::{Authority, nginx};
 use crate::support::workspace::{Workspace, str_of};
 
-/// Far in the future, for certificates.
-const FOR_EVER: i32 = 4000;
+/// Year in which certificates expire: far in the future.
+const EXPIRY_YEAR: i32 = 4000;
 
 fn bench(workspace: &Workspace, url: &str, server: &str, options: &str) -> Value {
     let arguments = ["bench", url, "--server", server, "--http", "2", "--json", "--rtt", "4ms", "--clients", "4"];
@@ -19,14 +19,14 @@ fn bench(workspace: &Workspace, url: &str, server: &str, options: &str) -> Value
     serde_json::from_str(&output.stdout).unwrap_or_else(|_| panic!("{output}"))
 }
 
-/// Every request complete, over HTTP/2, and in the server's log, which is cleared for the next run.
+/// Asserts that every request completed over HTTP/2 and is in the server's log; clears the log for the next run.
 fn assert_counted(document: &Value, requests: u64, log: &Path) {
     assert_eq!(count(document, "load.completed"), requests, "{}", document["load"]);
     let lines = fs::read_to_string(log).unwrap();
     assert_eq!(lines.lines().filter(|line| line.contains("HTTP/2.0")).count() as u64, requests, "{}", document["load"]);
     assert_eq!(lines.lines().count() as u64, requests);
     fs::remove_file(log).unwrap();
-    // The wire counts connections and times round trips; requests are beyond it.
+    // The capture counts connections and measures RTTs; it does not decode HTTP/2 requests.
     assert_eq!(check(document, "vantage_points_agree_requests")["state"], "not_applicable", "{}", document["validity"]);
     assert_eq!(check(document, "vantage_points_agree_connections")["state"], "ok", "{}", document["validity"]);
     assert_eq!(check(document, "conservation")["state"], "ok");
@@ -36,7 +36,7 @@ fn assert_counted(document: &Value, requests: u64, log: &Path) {
 fn http2_to_nginx_with_and_without_tls() {
     let workspace = Workspace::new();
     let authority = Authority::new(&workspace, "authority");
-    let certificate = authority.sign(&["server"], FOR_EVER);
+    let certificate = authority.sign(&["server"], EXPIRY_YEAR);
     let more = "listen 8444 ssl http2; listen 8081 http2; access_log var/access.log;";
     let server = nginx(&workspace, &[(8443, &certificate, more)]);
     let log = workspace.path().join("var/access.log");
@@ -48,7 +48,7 @@ fn http2_to_nginx_with_and_without_tls() {
         assert_eq!(count(&closed, "load.connections_opened"), 4, "{}", closed["load"]);
         let open = bench(&workspace, url, &server, &format!("{trust} --rate 200/s --warmup 0s -n 200"));
         assert_counted(&open, 200, &log);
-        assert_eq!(count(&open, "load.connections_opened"), 4, "one for each client: {}", open["load"]);
+        assert_eq!(count(&open, "load.connections_opened"), 4, "one connection for each client: {}", open["load"]);
     }
 }
 
@@ -76,13 +76,13 @@ fn http2_to_apache() {
     assert_counted(&document, 200, &workspace.path().join("var/access.log"));
 }
 
-/// With few requests in flight the time from a response's arrival to its last processed byte is a large part of the
-/// total: the sampled number in flight counts it, as the records do.
+/// With few requests in flight, the time from a response's arrival to its last processed byte is a large part of the
+/// total. Both the sampled number in flight and the records include it.
 #[test]
 fn littles_law_holds_for_a_small_number_in_flight_over_every_protocol() {
     let workspace = Workspace::new();
     let authority = Authority::new(&workspace, "authority");
-    let certificate = authority.sign(&["server"], FOR_EVER);
+    let certificate = authority.sign(&["server"], EXPIRY_YEAR);
     let server = nginx(&workspace, &[(8443, &certificate, "listen 8444 ssl http2; listen 8081 http2;")]);
     let trust = format!("--cacert {}", str_of(&authority.file()));
     for (url, http2) in [

@@ -7,7 +7,7 @@ use crate::support::document::{check, count};
 use crate::support::servers::nginx;
 use crate::support::workspace::{TEST_TIMEOUT, Workspace, str_of};
 
-/// Files that `serve` made, served by nginx: every length is as the model says.
+/// nginx serves files that `serve` has generated: every length equals that of the model.
 #[test]
 fn nginx_serves_content_made_by_serve_make_content() {
     let workspace = Workspace::new();
@@ -44,7 +44,7 @@ fn nginx_serves_content_made_by_serve_make_content() {
     assert!(count(&document, "load.bytes_received") > 600 * 102);
 }
 
-/// With a path every host of a workload is the server under test, by whichever of its names, at one port.
+/// With a path all host names of a workload resolve to the server under test, at one port.
 #[test]
 fn with_a_path_all_hosts_of_a_workload_are_the_server_under_test() {
     let workspace = Workspace::new();

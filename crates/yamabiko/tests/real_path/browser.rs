@@ -1,4 +1,4 @@
-//! A real browser over configured distances: its own timings match the path.
+//! A real browser over configured RTTs: the browser's own timings match the path.
 //!
 //! Lower bounds are strict on any machine: nothing arrives before the path permits it. Upper bounds are those of a busy
 //! machine.
@@ -9,33 +9,33 @@ use std::process::{Command, Stdio};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::support::servers::own;
+use crate::support::servers::yamabiko_serve;
 use crate::support::serving::Serving;
 use crate::support::workspace::{Workspace, str_of};
 
 /// Objects of the page besides the page itself: three types, each in its own file.
 const OBJECTS: usize = 30;
-/// Of each object, about: bytes that a slow line needs time for.
+/// Approximate size of each object: large enough that a slow link needs time for it.
 const OBJECT_BYTES: usize = 15_000;
 
-/// What a profile gives its only client, the one in the middle.
+/// The path of the only client of a profile, which is the median client.
 struct Distance {
     profile: &'static str,
     /// The configured RTT, and the total deviation of a packet and its response.
     rtt_ms: f64,
     jitter_ms: f64,
-    /// Bytes a millisecond down.
+    /// Link rate downstream in bytes per millisecond.
     rate: f64,
 }
 
-/// crates/path/profiles has them; `profile show` prints them.
+/// Values from crates/path/profiles, as `profile show` prints them.
 const DISTANCES: [Distance; 3] = [
     Distance { profile: "3g", rtt_ms: 300.0, jitter_ms: 40.0, rate: 200.0 },
     Distance { profile: "4g", rtt_ms: 70.0, jitter_ms: 12.0, rate: 5187.5 },
     Distance { profile: "fiber", rtt_ms: 16.0, jitter_ms: 1.0, rate: 35_250.0 },
 ];
 
-/// Browsers round their times, to 0.1 ms, and shift them a little so that pages cannot spy by them.
+/// Browsers round their times to 0.1 ms and shift them slightly, against timing attacks.
 const ROUNDED_MS: f64 = 0.3;
 
 /// A page with 30 objects that finally records the browser's timings of each of them.
@@ -63,7 +63,7 @@ fn write_page(workspace: &Workspace) {
         fs::write(workspace.www().join(name), text).unwrap();
         html.push_str(&format!("{tag}\n"));
     }
-    // The load event comes after the last object; `--dump-dom` prints what the page is after it.
+    // The load event fires after the last object; `--dump-dom` prints the page after that event.
     html.push_str(
         "<pre id=\"times\"></pre><script>addEventListener('load', () => {\n\
          const all = performance.getEntriesByType('navigation').concat(performance.getEntriesByType('resource'));\n\
@@ -81,10 +81,10 @@ struct Visit {
 }
 
 fn visit(workspace: &Workspace, profile: &str) -> Visit {
-    let server = own(workspace);
+    let server = yamabiko_serve(workspace);
     let json = workspace.file(&format!("{profile}.json"));
     let data = workspace.file(&format!("browser-{profile}"));
-    // Otherwise it opens connections before any request, and the first handshake is in no timing.
+    // Without this option the browser opens connections before any request, and no timing contains the first handshake.
     fs::create_dir_all(data.join("Default")).unwrap();
     fs::write(data.join("Default/Preferences"), r#"{"net":{"network_prediction_options":2}}"#).unwrap();
     let mut command =
@@ -97,8 +97,8 @@ fn visit(workspace: &Workspace, profile: &str) -> Visit {
     command.args(["--timeout=60000", "--dump-dom", "http://server:8080/"]).stdin(Stdio::null());
     let output = workspace.start_command(command).finish().success();
     let times = output.stdout.split_once("<pre id=\"times\">").and_then(|(_, rest)| rest.split_once("</pre>"));
-    let (times, _) = times.unwrap_or_else(|| panic!("the page was not shown: {output}"));
-    // In the DOM's text three characters are written as entities; the figures need one of them.
+    let (times, _) = times.unwrap_or_else(|| panic!("the browser did not print the page: {output}"));
+    // The printed DOM has entities for three characters, one of which occurs in the figures.
     let page = serde_json::from_str(&times.replace("&amp;", "&")).unwrap_or_else(|error| panic!("{error}: {times}"));
     let document = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
     Visit { page, document }
@@ -122,10 +122,10 @@ impl Visit {
     }
 }
 
-/// Between two marks of an entry.
+/// Time between two marks of an entry in ms.
 fn span_ms(entry: &Value, from: &str, to: &str) -> f64 {
-    let moment = |name: &str| entry[name].as_f64().unwrap_or_else(|| panic!("{name}: {entry}"));
-    moment(to) - moment(from)
+    let mark = |name: &str| entry[name].as_f64().unwrap_or_else(|| panic!("{name}: {entry}"));
+    mark(to) - mark(from)
 }
 
 #[test]
@@ -147,27 +147,27 @@ fn page_load_time_in_a_browser_follows_the_configured_rtt() {
         assert!(bytes > (OBJECTS * OBJECT_BYTES) as f64 * 0.9, "{bytes} bytes");
 
         // The page's handshake takes one round trip. Those of its objects too, except that a browser measures a
-        // connection begun for another object only from the time this one was requested.
+        // connection that it began for another object only from the time when this object was requested.
         let page = &visit.entries()[0];
         let handshake = span_ms(page, "connectStart", "connectEnd");
         assert!(handshake >= shortest_ms, "{}: connected after {handshake} ms", distance.profile);
         let handshakes = visit.spans_ms("connectStart", "connectEnd");
         let (middle, longest) = (handshakes[handshakes.len() / 2], handshakes[handshakes.len() - 1]);
         assert!(longest >= shortest_ms, "{}: {handshakes:?}", distance.profile);
-        // One that lost a packet may take a second longer; most did not.
+        // A handshake with a lost packet takes a second longer; most have none.
         assert!(middle < distance.rtt_ms + distance.jitter_ms + BUSY_MS, "{}: {handshakes:?}", distance.profile);
 
         // First bytes take one more round trip from the request. Those of concurrent requests also wait for the link.
         let first_bytes = visit.spans_ms("requestStart", "responseStart");
         assert_eq!(first_bytes.len(), OBJECTS + 1);
-        assert!(first_bytes[0] >= shortest_ms, "{}: answered after {first_bytes:?} ms", distance.profile);
+        assert!(first_bytes[0] >= shortest_ms, "{}: first bytes after {first_bytes:?} ms", distance.profile);
         let of_page = span_ms(page, "requestStart", "responseStart");
         assert!(of_page < 2.0 * distance.rtt_ms + distance.jitter_ms + BUSY_MS, "{}: {of_page}", distance.profile);
-        let answered = span_ms(page, "connectStart", "responseStart");
-        assert!(answered >= 2.0 * shortest_ms, "{}: handshake and answer in {answered} ms", distance.profile);
+        let responded = span_ms(page, "connectStart", "responseStart");
+        assert!(responded >= 2.0 * shortest_ms, "{}: handshake and response in {responded} ms", distance.profile);
 
-        // In total: two round trips for the page, one for each round of objects over six connections; and not faster
-        // than the link.
+        // In total: two round trips for the page and one for each round of objects over six connections, and the
+        // transfer time of the link.
         let rounds = 2 + OBJECTS.div_ceil(CONNECTIONS);
         assert!(visit.loaded_ms() >= rounds as f64 * shortest_ms, "{}: {} ms", distance.profile, visit.loaded_ms());
         assert!(visit.loaded_ms() >= bytes / distance.rate, "{}: {} ms", distance.profile, visit.loaded_ms());
@@ -186,10 +186,10 @@ fn page_load_time_in_a_browser_follows_the_configured_rtt() {
 /// Connections that a browser opens to one server over HTTP/1.1.
 const CONNECTIONS: usize = 6;
 
-/// What a busy machine may add to what the browser sees of one event.
+/// Maximum delay that a busy machine adds to one event in the browser, in ms.
 const BUSY_MS: f64 = 250.0;
 
-/// One pixel.
+/// A PNG image of one pixel.
 const PIXEL: &[u8] = b"\x89PNG\x0d\x0a\x1a\x0a\x00\x00\x00\x0dIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\x06\x00\
       \x00\x00\x1f\x15\xc4\x89\x00\x00\x00\x0dIDATx\xdacd`\xf8_\x0f\x00\x02\x87\x01\x80\xebG\xba\
       \x92\x00\x00\x00\x00IEND\xaeB`\x82";
@@ -208,23 +208,23 @@ fn yamabiko_serve_satisfies_a_browser() {
     let script = r#"addEventListener('load', async () => {
         const ask = async (path, more) => { const got = await fetch(path, more);
             return { status: got.status, text: await got.text(), range: got.headers.get('content-range') }; };
-        const said = { ran: window.ran, widths: [...document.images].map(image => image.naturalWidth) };
-        said.part = await ask('digits.txt', { headers: { Range: 'bytes=2-5' } });
-        said.first = await ask('digits.txt', { cache: 'reload' });
-        said.again = await ask('digits.txt', { cache: 'no-cache' });
-        said.same = await ask('digits.txt', { cache: 'no-store', headers: { 'If-Match': '"other"' } });
-        said.absent = await ask('absent');
-        said.sizes = performance.getEntriesByType('resource').filter(entry => entry.name.endsWith('a.js'))
+        const printed = { ran: window.ran, widths: [...document.images].map(image => image.naturalWidth) };
+        printed.part = await ask('digits.txt', { headers: { Range: 'bytes=2-5' } });
+        printed.first = await ask('digits.txt', { cache: 'reload' });
+        printed.again = await ask('digits.txt', { cache: 'no-cache' });
+        printed.same = await ask('digits.txt', { cache: 'no-store', headers: { 'If-Match': '"other"' } });
+        printed.absent = await ask('absent');
+        printed.sizes = performance.getEntriesByType('resource').filter(entry => entry.name.endsWith('a.js'))
             .map(entry => [entry.encodedBodySize, entry.decodedBodySize]);
-        said.transfers = performance.getEntriesByType('resource').filter(entry => entry.name.endsWith('digits.txt'))
+        printed.transfers = performance.getEntriesByType('resource').filter(entry => entry.name.endsWith('digits.txt'))
             .map(entry => entry.transferSize);
-        document.getElementById('said').textContent = JSON.stringify(said);
+        document.getElementById('printed').textContent = JSON.stringify(printed);
     });"#;
     fs::write(
         www.join("index.html"),
         format!(
             "<!doctype html><title>page</title><link rel=\"icon\" href=\"data:,\"><img src=\"picture\"><img src=\"drawing.svg\">\
-             <script src=\"a.js\"></script><pre id=\"said\"></pre><script>{script}</script>"
+             <script src=\"a.js\"></script><pre id=\"printed\"></pre><script>{script}</script>"
         ),
     )
     .unwrap();
@@ -235,25 +235,29 @@ fn yamabiko_serve_satisfies_a_browser() {
     browser.args(["--disable-background-networking", "--disable-component-update", "--disable-default-apps"]);
     browser.args(["--disable-features=OptimizationHints,MediaRouter,Translate", "--no-proxy-server", "--disable-quic"]);
     browser.arg(format!("--user-data-dir={}", workspace.file("browser-own").display()));
-    // Real time continues when nothing is in flight, so the test waits for the responses only.
+    // Virtual time stops while requests are in flight, so the test waits for the responses only.
     browser.args(["--virtual-time-budget=20000", "--timeout=60000", "--dump-dom"]);
     browser.arg(format!("http://{}/", serving.address)).stdin(Stdio::null());
     let output = workspace.start_command(browser).finish().success();
-    let said = output.stdout.split_once("<pre id=\"said\">").and_then(|(_, rest)| rest.split_once("</pre>"));
-    let (said, _) = said.unwrap_or_else(|| panic!("the page was not shown: {output}"));
-    let said: Value = serde_json::from_str(said).unwrap_or_else(|error| panic!("{error}: {said}"));
-    assert_eq!(said["ran"], true, "{said}");
-    assert_eq!(said["widths"], serde_json::json!([1, 7]), "{said}");
+    let printed = output.stdout.split_once("<pre id=\"printed\">").and_then(|(_, rest)| rest.split_once("</pre>"));
+    let (printed, _) = printed.unwrap_or_else(|| panic!("the browser did not print the page: {output}"));
+    let printed: Value = serde_json::from_str(printed).unwrap_or_else(|error| panic!("{error}: {printed}"));
+    assert_eq!(printed["ran"], true, "{printed}");
+    assert_eq!(printed["widths"], serde_json::json!([1, 7]), "{printed}");
     let part = serde_json::json!({ "status": 206, "text": "2345", "range": "bytes 2-5/16" });
-    assert_eq!(said["part"], part, "{said}");
+    assert_eq!(printed["part"], part, "{printed}");
     for whole in ["first", "again"] {
-        assert_eq!((&said[whole]["status"], &said[whole]["text"]), (&200.into(), &"0123456789abcdef".into()), "{said}");
+        assert_eq!(
+            (&printed[whole]["status"], &printed[whole]["text"]),
+            (&200.into(), &"0123456789abcdef".into()),
+            "{printed}"
+        );
     }
-    assert_eq!(said["same"]["status"], 412, "{said}");
-    assert_eq!(said["absent"]["status"], 404, "{said}");
-    // The twin was sent, and unpacked.
-    let sizes = &said["sizes"][0];
-    assert!(sizes[0].as_u64().unwrap() * 10 < sizes[1].as_u64().unwrap(), "{said}");
+    assert_eq!(printed["same"]["status"], 412, "{printed}");
+    assert_eq!(printed["absent"]["status"], 404, "{printed}");
+    // The precompressed variant was sent and decompressed.
+    let sizes = &printed["sizes"][0];
+    assert!(sizes[0].as_u64().unwrap() * 10 < sizes[1].as_u64().unwrap(), "{printed}");
     // The second request was conditional and got 304.
     serving.running.signal(Signal::SIGTERM);
     serving.running.finish().success();

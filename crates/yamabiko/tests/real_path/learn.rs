@@ -4,23 +4,23 @@
 use std::fs;
 use std::path::Path;
 
-use crate::support::document::{assert_held, check, count, disturbed, number};
+use crate::support::document::{assert_checks_passed, check, count, disturbed, number};
 use crate::support::processes::{start_in_network, wait_for_server};
-use crate::support::servers::{bench, own};
+use crate::support::servers::{bench, yamabiko_serve};
 use crate::support::workspace::{Workspace, str_of, wait_until, yamabiko};
 use nix::sys::signal::Signal;
 use path::Profile;
 use serde_json::Value;
 
 const CLIENTS: u32 = 200;
-/// What a learned distance may be off by.
-const SHARE: f64 = 0.03;
+/// Permitted relative error of a learned RTT.
+const MAX_ERROR_SHARE: f64 = 0.03;
 
 #[test]
 fn a_learned_profile_reproduces_the_koshien_profile() {
     let workspace = Workspace::new();
-    let (server, capture) = (own(&workspace), workspace.file("koshien.pcap"));
-    // 1400 connections, seven of each client: then a quantile of connections is one of clients.
+    let (server, capture) = (yamabiko_serve(&workspace), workspace.file("koshien.pcap"));
+    // 1400 connections, seven of each client: quantiles over connections equal those over clients.
     let load = format!("--clients {CLIENTS} --rate 200/s --close --warmup 2s -d 5s --json --no-save");
     let mut run = workspace.start(&bench(&server, &format!("--path koshien-2001 {load}")));
     let pid = wait_for_server(&mut run, "serve", 1)[0];
@@ -30,7 +30,7 @@ fn a_learned_profile_reproduces_the_koshien_profile() {
     let known = run.finish().json();
     tcpdump.signal(Signal::SIGINT);
     tcpdump.finish();
-    assert_held(&known, &["conservation", "no_unintended_drops", "responses_whole"]);
+    assert_checks_passed(&known, &["conservation", "no_unintended_drops", "responses_whole"]);
 
     let file = workspace.file("learned.toml");
     let document =
@@ -38,34 +38,34 @@ fn a_learned_profile_reproduces_the_koshien_profile() {
     let learned = &document["learned"];
     assert_eq!((count(learned, "connections"), count(learned, "clients")), (1400, u64::from(CLIENTS)));
     assert_eq!(count(learned, "half_open"), 0);
-    // Clients with an RTT above one second cause repeated SYN-ACKs and are measured nevertheless; except the last of
-    // them, whose pages were in transit at the end.
+    // Clients with an RTT above one second cause retransmitted SYN-ACKs and are measured nevertheless, except the last
+    // ones, whose pages were in transit at the end.
     assert!(count(learned, "handshakes_repeated") > 0, "{learned}");
     assert!(count(learned, "untold") * 2 < count(learned, "handshakes_repeated"), "{learned}");
     assert!((number(learned, "arrivals.connections.rate_per_s") / 200.0 - 1.0).abs() < 0.5);
     let slack_ns = slack_ns(&known);
-    let asked = Profile::builtin("koshien-2001").unwrap();
-    compare(&rtts_ns(&asked), &rtts_ns(&read(&file)), slack_ns);
+    let configured = Profile::builtin("koshien-2001").unwrap();
+    compare(&rtts_ns(&configured), &rtts_ns(&read_profile(&file)), slack_ns);
 
     // Replayed from another folder: the configured RTTs equal the learned ones to the nanosecond.
     let again = workspace.run(&bench(&server, &format!("--path {} {load}", file.display()))).json();
-    let [asked, learned] = [&again["path"]["configured_rtt_ns"], &learned["replay"]["configured_rtt_ns"]];
+    let [configured, learned] = [&again["path"]["configured_rtt_ns"], &learned["replay"]["configured_rtt_ns"]];
     for quantile in ["count", "min", "p50", "p75", "p90", "p95", "p99", "max"] {
-        assert_eq!(asked[quantile], learned[quantile], "{quantile}");
+        assert_eq!(configured[quantile], learned[quantile], "{quantile}");
     }
-    assert_held(&again, &["conservation", "no_unintended_drops", "responses_whole"]);
+    assert_checks_passed(&again, &["conservation", "no_unintended_drops", "responses_whole"]);
     assert_eq!(count(&again, "load.completed"), 1000);
     if !disturbed(&again) {
-        assert_held(&again, &["rtt_as_configured"]);
+        assert_checks_passed(&again, &["rtt_as_configured"]);
         assert_eq!(again["validity"]["verdict"], "valid", "{}", again["validity"]);
     }
 }
 
-/// Two kinds of clients, the distant ones with loss on their way down; learned live at the server.
+/// Two classes of clients, the distant ones with downstream loss, learned live at the server.
 #[test]
 fn a_live_capture_learns_two_client_classes_and_their_loss() {
     let workspace = Workspace::new();
-    let (server, known) = (own(&workspace), workspace.file("known.toml"));
+    let (server, known) = (yamabiko_serve(&workspace), workspace.file("known.toml"));
     let text = "name = 'two'\n[[clients]]\nshare = 0.5\nrtt = '20ms'\n[[clients]]\nshare = 0.5\nrtt = '120ms'\n\
                 down = { loss = '2%' }\n";
     fs::write(&known, text).unwrap();
@@ -78,31 +78,34 @@ fn a_live_capture_learns_two_client_classes_and_their_loss() {
     let mut run = workspace.start(&arguments);
     let pid = wait_for_server(&mut run, "serve", 1)[0];
     let (program, file) = (yamabiko(), workspace.file("two.toml"));
-    // It ends by itself, well before the run: with the run its device goes.
+    // The live capture ends by itself before the run, since the device exists only during the run.
     let learn = ["profile", "learn", "-i", "s0", "-d", "4s", "--port", "8080", "-o", str_of(&file)];
     let learn = start_in_network(&workspace, pid, &[&[str_of(&program)][..], &learn].concat());
     let output = learn.finish().success();
     let known = run.finish().json();
-    assert_held(&known, &["conservation", "no_unintended_drops"]);
+    assert_checks_passed(&known, &["conservation", "no_unintended_drops"]);
 
-    let rtts_ns = rtts_ns(&read(&file));
+    let rtts_ns = rtts_ns(&read_profile(&file));
     let slack_ns = slack_ns(&known);
-    for (client, asked_ms) in [(20, 20.0), (60, 20.0), (90, 20.0), (110, 120.0), (150, 120.0), (190, 120.0)] {
-        let (asked, got) = (asked_ms * 1e6, rtts_ns[client] as f64);
-        assert!((got - asked).abs() <= asked * SHARE + slack_ns, "client {client}: {got} ns for {asked}\n{output}");
+    for (client, configured_ms) in [(20, 20.0), (60, 20.0), (90, 20.0), (110, 120.0), (150, 120.0), (190, 120.0)] {
+        let (configured, learned) = (configured_ms * 1e6, rtts_ns[client] as f64);
+        assert!(
+            (learned - configured).abs() <= configured * MAX_ERROR_SHARE + slack_ns,
+            "client {client}: {learned} ns, configured {configured}\n{output}"
+        );
     }
-    // Half of the packets with a loss of 2 %. What a timeout sends again for nothing comes on top.
-    let profile = &read(&file).clients(1)[0];
+    // Half of the packets have a loss of 2 %. Spurious retransmissions after a timeout add to it.
+    let profile = &read_profile(&file).clients(1)[0];
     let loss = profile.down.loss();
     assert!((0.006..0.02).contains(&loss), "{loss}\n{output}");
     assert_eq!(profile.up.loss(), 0.0, "{output}");
-    let said = output.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    let text = output.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
     for words in ["captured at the server", "connections of 100 clients", "replay yamabiko bench", "--close"] {
-        assert!(said.contains(words), "{words} in\n{output}");
+        assert!(text.contains(words), "{words} in\n{output}");
     }
 }
 
-fn read(file: &Path) -> Profile {
+fn read_profile(file: &Path) -> Profile {
     Profile::read(file, &|file| fs::read_to_string(file)).unwrap()
 }
 
@@ -110,22 +113,24 @@ fn rtts_ns(profile: &Profile) -> Vec<u64> {
     profile.clients(CLIENTS).iter().map(|client| client.rtt().as_nanos() as u64).collect()
 }
 
-/// From the 10th to the 99th percentile.
-fn compare(asked_ns: &[u64], learned_ns: &[u64], slack_ns: f64) {
-    let errors: Vec<f64> = asked_ns
+/// Compares the percentiles from the 10th to the 99th.
+fn compare(configured_ns: &[u64], learned_ns: &[u64], slack_ns: f64) {
+    let errors: Vec<f64> = configured_ns
         .iter()
         .zip(learned_ns)
-        .map(|(&asked, &learned)| ((learned as f64 - asked as f64).abs() - slack_ns).max(0.0) / asked as f64)
+        .map(|(&configured, &learned)| {
+            ((learned as f64 - configured as f64).abs() - slack_ns).max(0.0) / configured as f64
+        })
         .collect();
     let (from, to) = (CLIENTS as usize / 10, CLIENTS as usize * 99 / 100);
     let worst = (from..to).max_by(|&a, &b| errors[a].total_cmp(&errors[b])).unwrap();
-    let shown = format!("client {worst}: {} ns for {} ns", learned_ns[worst], asked_ns[worst]);
-    println!("worst from p10 to p99: {:.2} %, {shown}", errors[worst] * 100.0);
-    assert!(errors[worst] <= SHARE, "{shown}");
+    let worst_client = format!("client {worst}: {} ns for {} ns", learned_ns[worst], configured_ns[worst]);
+    println!("worst from p10 to p99: {:.2} %, {worst_client}", errors[worst] * 100.0);
+    assert!(errors[worst] <= MAX_ERROR_SHARE, "{worst_client}");
 }
 
-/// The machine's own contribution, as the run reports it: two packets of a handshake may each have the timing error of
-/// one in a hundred, and may have waited for the longest stall of the loop.
+/// The machine's contribution to an RTT, as the run reports it: each of two handshake packets may have the p99 of the
+/// timing error, and may have waited for the longest stall of the loop.
 fn slack_ns(document: &Value) -> f64 {
     let stall = check(document, "loop_not_stalled")["value"].as_f64().unwrap_or(0.0);
     let late = number(document, "path.timing_error_ns.p99");

@@ -5,90 +5,92 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::support::document::{assert_fields, assert_held, assert_held_or_disturbed, check, count, disturbed, number};
-use crate::support::servers::{apache, bench, nginx, own};
+use crate::support::document::{
+    assert_checks_passed, assert_checks_passed_or_disturbed, assert_fields, check, count, disturbed, number,
+};
+use crate::support::servers::{apache, bench, nginx, yamabiko_serve};
 use crate::support::workspace::{Workspace, str_of};
 
 /// Counts on which load and capture must agree on any machine.
-const COUNTED: [&str; 5] = [
+const EXACT_CHECKS: [&str; 5] = [
     "wire_capture_drops",
     "vantage_points_agree_requests",
     "vantage_points_agree_connections",
     "littles_law_wire_requests",
     "littles_law_wire_connections",
 ];
-/// What depends on the machine's leaving the run alone.
-const TIMED: [&str; 2] = ["vantage_points_agree_service_time", "rtt_at_server_as_configured"];
+/// Checks that a busy machine can fail.
+const TIMING_CHECKS: [&str; 2] = ["vantage_points_agree_service_time", "rtt_at_server_as_configured"];
 
 fn dir(document: &Value) -> PathBuf {
     PathBuf::from(document["run"]["dir"].as_str().unwrap())
 }
 
-/// The paper's load on one connection a request, over a real audience's distances.
+/// The load of Koshien (ENMA) with one connection per request, over the RTTs of a real audience.
 #[test]
 fn packet_capture_agrees_with_the_load_for_one_connection_per_request() {
     let workspace = Workspace::new();
-    for server in [own(&workspace), nginx(&workspace)] {
+    for server in [yamabiko_serve(&workspace), nginx(&workspace)] {
         let options = "--path koshien-2001 --clients 100 --rate 110/s --close --warmup 2s -d 4s --json";
         let document = workspace.run_json(&bench(&server, options));
         assert_fields(&document);
-        assert_held(&document, &COUNTED);
+        assert_checks_passed(&document, &EXACT_CHECKS);
         if !disturbed(&document) {
-            assert_held(&document, &TIMED);
+            assert_checks_passed(&document, &TIMING_CHECKS);
         }
-        // 110 a second for 4 s were offered; the wire's phase is the same span, a way later.
+        // 110/s were offered for 4 s; the measured phase on the wire is the same span, one delay later.
         assert_eq!(count(&document, "load.completed"), 440);
         assert!(count(&document, "watch.requests").abs_diff(440) < 40, "{}", document["watch"]);
         assert!(count(&document, "watch.connections.count").abs_diff(440) < 40);
         assert_eq!(document["watch"]["connections"]["states"].as_object().unwrap().keys().collect::<Vec<_>>(), ["SF"]);
         assert_eq!((count(&document, "watch.by_direction"), count(&document, "watch.incomplete")), (0, 0));
-        // The wire's count of connections in process is the load's, shifted by a way: the same mean.
+        // The number of concurrent connections on the wire is that of the load, one delay later: the means are equal.
         let (wire, load) = (number(&document, "watch.connections.mean"), number(&document, "load.connections.mean"));
         assert!((wire - load).abs() < 0.25 * load, "{wire} on the wire, {load} at the load");
-        tables_tell_the_same(&dir(&document), &document);
+        assert_tables_complete(&dir(&document), &document);
     }
 }
 
-/// The tables hold every connection and request of the run, with its client, on the run's clock.
-fn tables_tell_the_same(dir: &Path, document: &Value) {
+/// Asserts that the tables contain every connection and request of the run, with its client, by the run's clock.
+fn assert_tables_complete(dir: &Path, document: &Value) {
     let connections: Vec<_> = store::read_connections(dir).unwrap().map(Result::unwrap).collect();
     let requests: Vec<_> = store::read_requests(dir).unwrap().map(Result::unwrap).collect();
     let wire: Vec<_> = store::read_wire_requests(dir).unwrap().map(Result::unwrap).collect();
     assert_eq!(wire.len(), requests.len());
-    assert_eq!(connections.len(), requests.len(), "one connection a request");
+    assert_eq!(connections.len(), requests.len(), "one connection per request");
     let mut by_client = vec![[0u32; 2]; 100];
     for connection in &connections {
-        let client = connection.client_index.expect("a client of the lab") as usize;
+        let client = connection.client_index.expect("a client of the testbed") as usize;
         assert!(connection.client.to_string().starts_with("198.19.0."));
         by_client[client][0] += 1;
-        assert!(connection.closed_at.is_some(), "seen closed at both ends");
+        assert!(connection.closed_at.is_some(), "the close is captured in both directions");
     }
     requests.iter().for_each(|request| by_client[request.client as usize][1] += 1);
     assert!(by_client.iter().all(|[wire, load]| wire == load), "{by_client:?}");
     let last = requests.iter().map(|request| request.done_at).max().unwrap();
-    assert!(wire.iter().all(|request| request.response_last_at.unwrap() < last), "on the run's clock");
+    assert!(wire.iter().all(|request| request.response_last_at.unwrap() < last), "times by the run's clock");
     let series: Vec<_> = store::read_watch_series(dir).unwrap().map(Result::unwrap).collect();
     assert_eq!(series.iter().map(|second| second.requests).sum::<u64>(), wire.len() as u64);
     assert_eq!(series[0].second, 0);
     assert!(series.len() as f64 >= number(document, "run.duration_s"));
 }
 
-/// Persistent connections, also of Apache, whose heads are longer.
+/// Persistent connections, also with Apache, whose response heads are longer.
 #[test]
 fn packet_capture_agrees_with_the_load_for_persistent_connections() {
     let workspace = Workspace::new();
     for server in [nginx(&workspace), apache(&workspace)] {
         let document =
             workspace.run_json(&bench(&server, "--rtt 20ms --clients 20 --rate 200/s --warmup 1s -d 3s --json"));
-        assert_held(&document, &COUNTED);
+        assert_checks_passed(&document, &EXACT_CHECKS);
         assert_eq!(count(&document, "watch.by_direction"), 0);
         if !disturbed(&document) {
-            assert_held(&document, &TIMED[..1]);
+            assert_checks_passed(&document, &TIMING_CHECKS[..1]);
         }
     }
-    // A closed loop, as fast as it goes.
+    // A closed loop at full speed.
     let document = workspace.run_json(&bench(&nginx(&workspace), "--rtt 5ms -c 20 -d 2s --json"));
-    assert_held(
+    assert_checks_passed(
         &document,
         &["wire_capture_drops", "vantage_points_agree_requests", "vantage_points_agree_connections"],
     );
@@ -101,13 +103,13 @@ fn packet_capture_measures_the_timing_of_the_path() {
     let options = "--rtt 48ms --clients 50 --rate 200/s --close --warmup 1s -d 3s --watch both --json";
     let document = workspace.run_json(&bench(&nginx(&workspace), options));
     assert_fields(&document);
-    assert_held(&document, &COUNTED);
+    assert_checks_passed(&document, &EXACT_CHECKS);
     let outside = &document["path"]["packet_capture"];
     assert!(count(outside, "matched") > 3000, "{outside}");
-    // What was on its way when the run ended.
+    // Packets in transit when the run ended.
     assert!(count(outside, "unmatched") < 50, "{outside}");
     for direction in ["up_ns", "down_ns"] {
-        // Never early, but for what the histogram rounds.
+        // No packet is early, except for the histogram's rounding.
         assert!(count(outside, &format!("{direction}.min")) > 23_900_000, "{outside}");
         assert!(disturbed(&document) || number(outside, &format!("{direction}.p50")) < 25_000_000.0, "{outside}");
     }
@@ -117,8 +119,10 @@ fn packet_capture_measures_the_timing_of_the_path() {
 #[test]
 fn packet_capture_can_be_switched_off() {
     let workspace = Workspace::new();
-    let document =
-        workspace.run_json(&bench(&own(&workspace), "--rtt 1ms --rate 50/s -d 1s --warmup 100ms --watch none --json"));
+    let document = workspace.run_json(&bench(
+        &yamabiko_serve(&workspace),
+        "--rtt 1ms --rate 50/s -d 1s --warmup 100ms --watch none --json",
+    ));
     assert_eq!(document["watch"], Value::Null);
     assert_eq!(check(&document, "vantage_points_agree_requests")["state"], "not_applicable");
     workspace
@@ -127,11 +131,11 @@ fn packet_capture_can_be_switched_off() {
     assert_eq!(workspace.run(&["bench", "http://127.0.0.1:1/", "--watch", "everywhere"]).code, Some(1));
 }
 
-/// A ring of one block overflows while it is read: the run reports that and bases no check on the rest.
+/// A capture ring of one block overflows: the run reports that and bases no check on the captured packets.
 #[test]
 fn a_capture_ring_that_drops_packets_makes_the_run_suspect() {
     let workspace = Workspace::new();
-    let server = own(&workspace);
+    let server = yamabiko_serve(&workspace);
     let plan = workspace
         .run(&bench(&server, "--rtt 0ms --rate 4000/s --close -d 3s --print-plan"))
         .success()
@@ -149,27 +153,28 @@ fn a_capture_ring_that_drops_packets_makes_the_run_suspect() {
     for name in ["vantage_points_agree_requests", "littles_law_wire_connections"] {
         assert_eq!(check(&document, name)["state"], "could_not_run", "{name}");
     }
-    assert_held(&document, &["conservation"]);
+    assert_checks_passed(&document, &["conservation"]);
 }
 
-/// A server that sends each response twice. The load reads one and closes; the capture reports both.
+/// The server sends each response twice. The load reads one and closes the connection; the capture reports both.
 #[test]
 fn an_unrequested_response_is_reported_by_the_packet_capture() {
     let workspace = Workspace::new();
     let script = workspace.file("twice.py");
-    fs::write(&script, TWICE).unwrap();
+    fs::write(&script, SENDS_TWICE).unwrap();
     let server = format!("exec python3 {}", script.display());
     let document = workspace.run_json(&bench(&server, "--rtt 10ms --rate 50/s --warmup 0s -d 2s --json"));
     assert_eq!(document["validity"]["verdict"], "invalid");
     let requests = check(&document, "vantage_points_agree_requests");
     assert_eq!(requests["state"], "failed", "{requests}");
     assert!(requests["why"].as_str().unwrap().contains("unsolicited responses"), "{requests}");
-    // One response after the other: the second has no request. Both in one read: the request fails with unsolicited data.
+    // One response after the other: the second has no request. Both in one read: the request fails with unsolicited
+    // data.
     let unsolicited = document["load"]["failed"]["unsolicited_data"].as_u64().unwrap_or(0);
     assert_eq!(count(&document, "load.completed") + unsolicited, 100, "{}", document["load"]);
 }
 
-const TWICE: &str = r#"
+const SENDS_TWICE: &str = r#"
 import socket, threading, time
 listener = socket.create_server(("0.0.0.0", 8080), backlog=512)
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
@@ -184,20 +189,20 @@ while True:
     threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
 "#;
 
-/// A connection closed before its response is a failure of the load, and no disagreement.
+/// A connection closed before its response is a failed request, and no disagreement of load and capture.
 #[test]
 fn an_early_close_of_the_server_is_reported_by_the_packet_capture() {
     let workspace = Workspace::new();
     let script = workspace.file("early.py");
-    fs::write(&script, EARLY).unwrap();
+    fs::write(&script, CLOSES_EARLY).unwrap();
     let server = format!("exec python3 {}", script.display());
     let document = workspace.run_json(&bench(&server, "--rtt 10ms --rate 50/s --close --warmup 0s -d 2s --json"));
     assert!(count(&document, "load.failed.closed_early") > 10, "{}", document["load"]["failed"]);
-    assert_held(&document, &["vantage_points_agree_requests", "vantage_points_agree_connections"]);
+    assert_checks_passed(&document, &["vantage_points_agree_requests", "vantage_points_agree_connections"]);
     assert!(count(&document, "watch.incomplete") > 10, "{}", document["watch"]);
 }
 
-const EARLY: &str = r#"
+const CLOSES_EARLY: &str = r#"
 import socket, threading
 listener = socket.create_server(("0.0.0.0", 8080), backlog=512)
 def serve(peer, whole):
@@ -210,7 +215,7 @@ while True:
     threading.Thread(target=serve, args=(listener.accept()[0], count % 3 != 0), daemon=True).start()
 "#;
 
-/// Any program is watched: httperf's arrivals and connections, as at the paper's server.
+/// The capture works for any program: arrivals and connections of httperf, as at the server of Koshien (ENMA).
 #[test]
 fn packet_capture_measures_a_program_at_the_far_end() {
     let workspace = Workspace::new();
@@ -220,8 +225,8 @@ fn packet_capture_measures_a_program_at_the_far_end() {
     let arguments: Vec<&str> = options.into_iter().chain(program.split_whitespace()).collect();
     workspace.run(&arguments).success();
     let document: Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
-    assert_held(&document, &["wire_capture_drops"]);
-    assert_held_or_disturbed(&document, &["littles_law_wire_connections"]);
+    assert_checks_passed(&document, &["wire_capture_drops"]);
+    assert_checks_passed_or_disturbed(&document, &["littles_law_wire_connections"]);
     let watch = &document["watch"];
     assert_eq!(
         (count(watch, "connections.count"), count(watch, "requests"), count(watch, "responses")),
@@ -229,11 +234,11 @@ fn packet_capture_measures_a_program_at_the_far_end() {
     );
     assert!(number(watch, "handshake_rtt_ns.min") > 47.9e6, "{watch}");
     assert!(number(watch, "connections.mean") > 5.0, "{watch}");
-    // What is not HTTP is watched as connections.
+    // Other protocols than HTTP are captured as connections only.
     let json = workspace.file("plain.json");
     let (script, server) =
         (workspace.file("plain.py"), format!("exec python3 {}", workspace.file("plain.py").display()));
-    fs::write(&script, PLAIN).unwrap();
+    fs::write(&script, NOT_HTTP).unwrap();
     let talk = "for i in 1 2 3 4 5; do exec 3<>/dev/tcp/198.18.0.1/9 && break; sleep 0.2; done; read -u 3";
     let options = ["net", "--rtt", "1ms", "--server", &server, "--json", str_of(&json), "--", "bash", "-c", talk];
     workspace.run(&options).success();
@@ -242,7 +247,7 @@ fn packet_capture_measures_a_program_at_the_far_end() {
     assert_eq!(count(&document, "watch.requests"), 0);
 }
 
-const PLAIN: &str = r#"
+const NOT_HTTP: &str = r#"
 import socket
 listener = socket.create_server(("0.0.0.0", 9))
 while True:

@@ -1,12 +1,12 @@
-//! The page of a real run in a real browser that has no network at all: every chart is drawn, nothing is complained of.
+//! The page of a real run in a real browser without a network: every chart is drawn, and the console has no messages.
 
 use std::process::{Command, Stdio};
 
-use crate::support::servers::{bench, own};
+use crate::support::servers::{bench, yamabiko_serve};
 use crate::support::workspace::{Output, Workspace, str_of};
 
-/// Opens a page in a network namespace whose loopback, even, is down.
-fn browse(workspace: &Workspace, url: &str) -> Output {
+/// Opens a page in a network namespace without any device that is up.
+fn dump_page(workspace: &Workspace, url: &str) -> Output {
     let mut command = Command::new("unshare");
     command.args(["--net", "chromium", "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"]);
     command.args(["--disable-background-networking", "--disable-component-update", "--disable-sync"]);
@@ -20,19 +20,19 @@ fn browse(workspace: &Workspace, url: &str) -> Output {
 fn a_browser_without_network_draws_every_chart_of_the_report() {
     let workspace = Workspace::new();
     let options = "--path koshien-2001 --clients 100 --rate 110/s --close -d 3s --warmup 1s --json";
-    let document = workspace.run_json(&bench(&own(&workspace), options));
+    let document = workspace.run_json(&bench(&yamabiko_serve(&workspace), options));
     let path = workspace.file("page.html");
     let written = workspace.run(&["report", "--html", str_of(&path)]);
     assert!(matches!(written.code, Some(0 | 3)), "{written}");
     let url = written.stdout.trim_end();
 
-    let page = browse(&workspace, url);
+    let page = dump_page(&workspace, url);
     let dom = &page.stdout;
     let charts = dom.matches("data-plot=").count();
     assert!(charts >= 4, "{charts} charts");
     assert_eq!(dom.matches("<canvas").count(), charts, "a canvas for each chart");
     assert_eq!(dom.matches("class=\"uplot").count(), charts);
-    // Each takes the place of a plot that needs no script.
+    // Each canvas replaces a plot that needs no script.
     assert_eq!(dom.matches("<figure class=\"wide drawn\"").count(), charts);
     assert!(dom.contains(document["run"]["id"].as_str().unwrap()));
     for part in ["Path", "Server", "By distance", "Repeat this run"] {
@@ -45,14 +45,15 @@ fn a_browser_without_network_draws_every_chart_of_the_report() {
     assert_eq!(console, Vec::<&str>::new());
 }
 
-/// A comparison of two runs, whose URLs would be markup, in the same browser: as many charts as it should have, nothing complained of.
+/// The page of a comparison of two runs whose URLs contain markup: every chart is drawn, and the console has no
+/// messages.
 #[test]
 fn a_browser_draws_the_page_of_a_comparison() {
     let workspace = Workspace::new();
-    // Long enough for intervals, and both concurrently: no figure matters.
+    // Long enough for confidence intervals. Both runs are concurrent, since no figure is checked.
     let options =
         "--path koshien-2001 --clients 50 --rate 110/s --close -d 21s --warmup 0s --json -H X-Wild:<img/src=x>";
-    let server = own(&workspace);
+    let server = yamabiko_serve(&workspace);
     let arguments = bench(&server, options);
     for run in [(); 2].map(|()| workspace.start(&arguments)) {
         let output = run.finish();
@@ -62,7 +63,7 @@ fn a_browser_draws_the_page_of_a_comparison() {
     let made =
         workspace.run(&["compare", "last~1", "last", "--fail-if", "p99 +5%, errors +1%", "--html", str_of(&path)]);
     assert!(matches!(made.code, Some(0 | 3 | 4)), "{made}");
-    let page = browse(&workspace, made.stdout.lines().last().unwrap());
+    let page = dump_page(&workspace, made.stdout.lines().last().unwrap());
     let dom = &page.stdout;
     let charts = dom.matches("data-plot=").count();
     assert!(charts >= 3, "{charts} charts");
@@ -83,7 +84,7 @@ fn a_browser_draws_the_page_of_a_comparison() {
     assert_eq!(console, Vec::<&str>::new());
 }
 
-/// The demo's last line is the URL of a page on its three runs, judged each, in one chart.
+/// The demo's last line is the URL of a page with the verdicts and one chart of its three runs.
 #[test]
 fn the_demo_writes_its_page() {
     let workspace = Workspace::new();
@@ -91,7 +92,7 @@ fn the_demo_writes_its_page() {
     assert!(matches!(demo.code, Some(0 | 3)), "{demo}");
     let url = demo.stdout.lines().last().unwrap();
     assert!(url.starts_with("file:///") && url.contains("-demo-koshien-") && url.ends_with("/demo.html"), "{demo}");
-    let dom = browse(&workspace, url).stdout;
+    let dom = dump_page(&workspace, url).stdout;
     for label in ["LAN, RTT 0.2 ms", "RTT 48 ms for all", "Koshien's distances"] {
         assert!(dom.contains(&format!("<b>{label}.</b>")) && dom.contains(&format!("<th scope=\"row\">{label}</th>")));
         // In the legend of the one chart over time, and in those of the two distributions.

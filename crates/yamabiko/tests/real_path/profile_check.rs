@@ -1,11 +1,11 @@
-//! `profile check` confirms the configuration where it holds, and reports deviations.
+//! `profile check` confirms configured values that the path has, and reports deviations.
 
 use serde_json::Value;
 
-use crate::support::load_monitor::Sentinel;
+use crate::support::load_monitor::LoadMonitor;
 use crate::support::workspace::{Output, Workspace};
 
-/// The row whose name begins so.
+/// The row whose name begins with `what`.
 fn row<'a>(document: &'a Value, what: &str) -> &'a Value {
     let rows = document["rows"].as_array().expect("rows");
     rows.iter()
@@ -23,7 +23,7 @@ fn check(workspace: &Workspace, arguments: &str) -> Output {
 }
 
 /// The measured values equal the configured ones; on a busy machine delays are only longer and rates only lower.
-fn judge(output: &Output, disturbed: bool) {
+fn assert_confirmed(output: &Output, disturbed: bool) {
     let document = output.json();
     if (output.code, &document["as_configured"]) == (Some(0), &Value::Bool(true)) {
         return;
@@ -31,58 +31,58 @@ fn judge(output: &Output, disturbed: bool) {
     assert!(disturbed, "{output}");
     assert_eq!((output.code, &document["as_configured"]), (Some(3), &Value::Bool(false)), "{output}");
     for row in document["rows"].as_array().unwrap().iter().filter(|row| row["state"] == "outside") {
-        let (what, got) = (row["what"].as_str().unwrap(), row["measured"].as_f64().unwrap());
+        let (what, measured) = (row["what"].as_str().unwrap(), row["measured"].as_f64().unwrap());
         let [low, high] = [0, 1].map(|bound| row["accepted"][bound].as_f64().unwrap());
-        assert!(if what.starts_with("rate") { got < low } else { got > high }, "{what}: {output}");
+        assert!(if what.starts_with("rate") { measured < low } else { measured > high }, "{what}: {output}");
     }
 }
 
 #[test]
 fn profile_check_confirms_a_built_in_profile() {
     let workspace = Workspace::new();
-    let sentinel = Sentinel::start();
+    let monitor = LoadMonitor::start();
     let output = check(&workspace, "dsl --duration 6s");
-    let disturbed = sentinel.disturbed();
+    let disturbed = monitor.disturbed();
     let document = output.json();
     assert_eq!(document["schema"], "yamabiko.profile_check/2", "{output}");
-    // Two kinds of links: the rates of both, up and down.
+    // Two kinds of links: the rates of both, upstream and downstream.
     for what in ["RTT p50", "loss up, client", "loss down, client", "rate up, client", "rate down, client"] {
         assert!(disturbed || row(&document, what)["state"] != "outside", "{output}");
     }
-    judge(&output, disturbed);
+    assert_confirmed(&output, disturbed);
 }
 
 #[test]
 fn profile_check_measures_loss_and_rate() {
     let workspace = Workspace::new();
-    let sentinel = Sentinel::start();
+    let monitor = LoadMonitor::start();
     let output = check(&workspace, "--rtt 20ms --loss 2% --down 5Mbit --up 2Mbit --clients 10 --duration 6s");
     let document = output.json();
-    judge(&output, sentinel.disturbed());
-    let got = |what: &str| row(&document, what)["measured"].as_f64().unwrap();
-    assert!(got("loss up") > 0.002 && got("loss down") > 0.002, "{output}");
-    // Never more than the link can carry, whatever the machine does.
-    assert!(got("rate up") < 2.1e6 && got("rate down") < 5.2e6, "{output}");
-    assert!(got("RTT p50") >= 20e6, "{output}");
+    assert_confirmed(&output, monitor.disturbed());
+    let measured = |what: &str| row(&document, what)["measured"].as_f64().unwrap();
+    assert!(measured("loss up") > 0.002 && measured("loss down") > 0.002, "{output}");
+    // On a busy machine, too, the measured rate never exceeds the link rate.
+    assert!(measured("rate up") < 2.1e6 && measured("rate down") < 5.2e6, "{output}");
+    assert!(measured("RTT p50") >= 20e6, "{output}");
 }
 
 #[test]
 fn profile_check_measures_reordering_duplication_and_corruption() {
     let workspace = Workspace::new();
     let effects = "--loss ge:2%,40% --duplicate 3% --corrupt 2% --reorder 3%,10ms";
-    let sentinel = Sentinel::start();
+    let monitor = LoadMonitor::start();
     let output = check(&workspace, &format!("--rtt 30ms {effects} --clients 10 --duration 6s"));
     let document = output.json();
     for what in ["duplicated", "corrupted", "reordered", "loss"] {
         for way in ["up", "down"] {
-            let got = row(&document, &format!("{what} {way}"))["measured"].as_f64().unwrap();
-            assert!(got > 0.005, "{what} {way}: {output}");
+            let measured = row(&document, &format!("{what} {way}"))["measured"].as_f64().unwrap();
+            assert!(measured > 0.005, "{what} {way}: {output}");
         }
     }
-    judge(&output, sentinel.disturbed());
+    assert_confirmed(&output, monitor.disturbed());
 }
 
-/// An expectation that is wrong must not pass: the other profile's RTTs, rates and losses.
+/// Wrong expected values must not pass: RTTs, rates and losses of another profile.
 #[test]
 fn profile_check_reports_deviations_from_the_configuration() {
     let workspace = Workspace::new();

@@ -1,37 +1,37 @@
-//! Every kind of target: the testbed's own server, a service of this host on any address, another host; over IPv4 and
-//! IPv6, for `bench` and `net`. This host and the other one are network namespaces of the test.
+//! Every kind of target: a server of the testbed, a service of this host on any address, another host; over IPv4 and
+//! IPv6, for `bench` and `net`. "This host" and the other one are network namespaces of the test.
 
 use std::collections::BTreeMap;
 use std::fs;
 
 use serde_json::Value;
 
-use crate::support::document::{assert_held, check, count, disturbed, number};
+use crate::support::document::{assert_checks_passed, check, count, disturbed, number};
 use crate::support::host::{Hosts, LAN, LAN_V6, REMOTE, REMOTE_V6};
 use crate::support::workspace::{Output, Workspace, str_of, yamabiko};
 
 const OPTIONS: &str = "--rtt 30ms --clients 20 --rate 100/s --close --warmup 300ms -d 1s --watch both --json --no-save";
 
-/// A run of [`OPTIONS`] is as good as one against a server of the testbed: every request got a response and is in the
-/// capture, handshake RTTs match the configuration, and every packet was found at both ends of the path.
-fn judge(output: &Output) -> Value {
+/// Asserts that a run with [`OPTIONS`] is like one against a server of the testbed: every request got a response and is
+/// in the capture, handshake RTTs match the configuration, and every packet was found at both ends of the path.
+fn assert_complete_run(output: &Output) -> Value {
     assert!(matches!(output.code, Some(0 | 3)), "{output}");
     let document = output.json();
     assert_eq!(count(&document, "load.completed"), 100, "{output}");
-    assert_held(&document, &["conservation", "responses_whole", "error_rate", "records_stored"]);
-    assert_held(&document, &["no_unintended_drops"]);
-    // Unintended packets that the path dropped without a route would be counted here.
+    assert_checks_passed(&document, &["conservation", "responses_whole", "error_rate", "records_stored"]);
+    assert_checks_passed(&document, &["no_unintended_drops"]);
+    // Unintended packets without a route would be counted here.
     assert_eq!(document["path"]["drops"].as_object().map(|drops| drops.contains_key("no_route")), Some(false));
-    // The wire counts what it sees in the phase: a request that goes out late may be seen after it.
+    // The capture counts packets within the measured phase: a request that is sent late may arrive after it.
     let seen = count(&document, "watch.requests");
     assert!(seen == 100 || seen.abs_diff(100) < 20 && disturbed(&document), "{seen} on the wire: {output}");
     assert_eq!(count(&document, "path.packet_capture.unmatched"), 0, "{}", document["path"]["packet_capture"]);
     assert!(number(&document, "path.measured_rtt_ns.p50") >= 30e6, "{}", document["path"]["measured_rtt_ns"]);
     if !disturbed(&document) {
-        // With another host the path alone is judged where it ends.
+        // With another host the capture is at the path's end, so only the path is checked.
         let beyond = check(&document, "rtt_as_configured")["state"] == "not_applicable";
         let rtt = if beyond { "rtt_at_server_as_configured" } else { "rtt_as_configured" };
-        assert_held(&document, &[rtt, "vantage_points_agree_requests"]);
+        assert_checks_passed(&document, &[rtt, "vantage_points_agree_requests"]);
     }
     document
 }
@@ -67,16 +67,16 @@ fn a_path_leads_to_services_of_this_host() {
         format!("http://{LAN}:8085/10k.bin"),
         "http://127.0.0.2:8085/10k.bin".to_owned(),
     ] {
-        let document = judge(&bench(&hosts, &workspace, &url, &[]));
+        let document = assert_complete_run(&bench(&hosts, &workspace, &url, &[]));
         let target = document["run"]["host"]["settings"]["target"].as_str().unwrap();
         assert!(target.contains("of this host") && target.contains("device yamabiko0"), "{url}: {target}");
         assert_ne!(check(&document, "rtt_as_configured")["state"], "not_applicable");
-        assert!(document.get("server").is_none(), "nobody accounts for a server that is not the lab's");
+        assert!(document.get("server").is_none(), "a server outside of the testbed has no resource usage");
     }
-    // A distance alone does not change the server: the testbed's own gives the same.
+    // The results equal those with a server of the testbed.
     let own = format!("exec {} serve {} --listen [::]:8080", yamabiko().display(), str_of(&workspace.www()));
     for family in ["-4", "-6"] {
-        judge(&bench(&hosts, &workspace, "http://server:8080/10k.bin", &["--server", &own, family]));
+        assert_complete_run(&bench(&hosts, &workspace, "http://server:8080/10k.bin", &["--server", &own, family]));
     }
 
     // An unreachable target is refused before anything is sent.
@@ -106,7 +106,7 @@ fn a_path_leads_to_another_host() {
     let _nginx = hosts.remote.nginx(&workspace, "nginx", &["listen [::]:8080 ipv6only=off;"]);
     let before = (hosts.host.snapshot(), hosts.remote.snapshot());
     for address in [REMOTE[0].to_owned(), format!("[{REMOTE_V6}]")] {
-        let document = judge(&bench(&hosts, &workspace, &format!("http://{address}:8080/10k.bin"), &[]));
+        let document = assert_complete_run(&bench(&hosts, &workspace, &format!("http://{address}:8080/10k.bin"), &[]));
         let target = document["run"]["host"]["settings"]["target"].as_str().unwrap();
         assert!(target.contains("another host, masqueraded"), "{target}");
         assert_eq!(check(&document, "rtt_as_configured")["state"], "not_applicable");
@@ -115,11 +115,11 @@ fn a_path_leads_to_another_host() {
         let bulk = hosts.host.yamabiko(&workspace, &[&bulk[..], &["--json", "--no-save"]].concat());
         assert!(matches!(bulk.code, Some(0 | 3)), "{bulk}");
         assert_eq!(count(&bulk.json(), "load.completed"), 400);
-        assert_held(&bulk.json(), &["responses_whole", "no_unintended_drops", "conservation"]);
+        assert_checks_passed(&bulk.json(), &["responses_whole", "no_unintended_drops", "conservation"]);
     }
     for host in [&hosts.host, &hosts.remote] {
-        let counted = host.say("cat", &["/proc/net/snmp"]);
-        let mut tcp = counted.lines().filter(|line| line.starts_with("Tcp:")).map(|line| line.split(' '));
+        let snmp = host.output_of("cat", &["/proc/net/snmp"]);
+        let mut tcp = snmp.lines().filter(|line| line.starts_with("Tcp:")).map(|line| line.split(' '));
         let (names, values) = (tcp.next().unwrap(), tcp.next().unwrap());
         let errors: BTreeMap<&str, &str> = names.zip(values).collect();
         assert_eq!(errors["InCsumErrors"], "0");
@@ -152,23 +152,24 @@ fn addresses_of_one_name_are_used_in_turn() {
     };
     assert_eq!(shares("nginx.log"), equal(REMOTE[0], REMOTE[1], "shop.example"));
 
-    // The same in the testbed.
-    let log = workspace.file("lab.log");
+    // In the testbed the addresses are used in turn, too.
+    let log = workspace.file("testbed.log");
     let prefix = workspace.path().display();
     let text = format!(
-        "daemon off;\nmaster_process off;\npid var/lab.pid;\nerror_log stderr;\nevents {{ worker_connections 500; }}\n\
+        "daemon off;\nmaster_process off;\npid var/testbed.pid;\nerror_log stderr;\nevents {{ worker_connections 500; }}\n\
          http {{ log_format lab '$server_addr:$server_port $host'; access_log {} lab;\nclient_body_temp_path var/b;\n\
          proxy_temp_path var/p;\nfastcgi_temp_path var/f;\nuwsgi_temp_path var/u;\nscgi_temp_path var/s;\n\
          server {{ listen 8080; root {}; }} }}\n",
         log.display(),
         workspace.www().display()
     );
-    fs::write(workspace.path().join("lab.conf"), text).unwrap();
-    let server = format!("exec nginx -p {prefix} -c {prefix}/lab.conf");
-    let lab = ["bench", "http://shop.example:8080/10k.bin", "--server", &server, "--server-name", "shop.example"];
-    let output = workspace.run(&[&lab[..], &["--server-addresses", "2"], &common].concat());
+    fs::write(workspace.path().join("testbed.conf"), text).unwrap();
+    let server = format!("exec nginx -p {prefix} -c {prefix}/testbed.conf");
+    let in_testbed =
+        ["bench", "http://shop.example:8080/10k.bin", "--server", &server, "--server-name", "shop.example"];
+    let output = workspace.run(&[&in_testbed[..], &["--server-addresses", "2"], &common].concat());
     assert_eq!(count(&output.json(), "load.completed"), 60, "{output}");
-    assert_eq!(shares("lab.log"), equal("198.18.0.1", "198.18.0.2", "shop.example"));
+    assert_eq!(shares("testbed.log"), equal("198.18.0.1", "198.18.0.2", "shop.example"));
     let wrong = ["bench", "http://other.example:8080/", "--server", &server, "-d", "1s"];
     workspace.run(&wrong).refused(1, &["other.example", "--server-name"]);
 }
@@ -198,29 +199,32 @@ fn programs_reach_the_target_under_its_name() {
     for address in ["127.0.0.1", REMOTE[0]] {
         let to = format!("shop.example:8443={address}");
         let curl = ["curl", "-s", "-m", "20", "-o", "/dev/null", "--cacert", str_of(&certificate)];
-        let said = ["-w", "%{http_code} %{ssl_verify_result} %{time_connect} %{local_ip}", url];
-        let net =
-            hosts.host.yamabiko(&workspace, &[&["net", "--rtt", "40ms", "--to", &to, "--"], &curl[..], &said].concat());
+        let arguments = ["-w", "%{http_code} %{ssl_verify_result} %{time_connect} %{local_ip}", url];
+        let net = hosts
+            .host
+            .yamabiko(&workspace, &[&["net", "--rtt", "40ms", "--to", &to, "--"], &curl[..], &arguments].concat());
         assert_eq!(net.code, Some(0), "{net}");
-        let said: Vec<&str> = net.stdout.split(' ').collect();
-        assert_eq!((said[0], said[1], said[3]), ("200", "0", "198.19.0.1"), "{net}");
-        assert!(said[2].parse::<f64>().unwrap() >= 0.040, "{net}");
+        let words: Vec<&str> = net.stdout.split(' ').collect();
+        assert_eq!((words[0], words[1], words[3]), ("200", "0", "198.19.0.1"), "{net}");
+        assert!(words[2].parse::<f64>().unwrap() >= 0.040, "{net}");
     }
-    // The same service as the testbed's own, under its own name.
+    // A server of the testbed under the name of the service.
     let configuration = workspace.path().join("here/nginx.conf");
     let text = fs::read_to_string(&configuration).unwrap().replace("127.0.0.1:8443", "8443");
-    fs::write(workspace.path().join("lab.conf"), text.replace("here.log", "lab.log")).unwrap();
-    fs::create_dir_all(workspace.path().join("lab/var")).unwrap();
-    let server = format!("exec nginx -p {0}/lab -c {0}/lab.conf", workspace.path().display());
-    let lab = ["net", "--server", &server, "--server-name", "shop.example", "--", "curl", "-s", "-o", "/dev/null"];
-    let lab = workspace.run(&[&lab[..], &["--cacert", str_of(&certificate), "-w", "%{http_code}", url]].concat());
-    assert_eq!((lab.code, lab.stdout.as_str()), (Some(0), "200"), "{lab}");
+    fs::write(workspace.path().join("testbed.conf"), text.replace("here.log", "testbed.log")).unwrap();
+    fs::create_dir_all(workspace.path().join("testbed/var")).unwrap();
+    let server = format!("exec nginx -p {0}/testbed -c {0}/testbed.conf", workspace.path().display());
+    let in_testbed =
+        ["net", "--server", &server, "--server-name", "shop.example", "--", "curl", "-s", "-o", "/dev/null"];
+    let curl =
+        workspace.run(&[&in_testbed[..], &["--cacert", str_of(&certificate), "-w", "%{http_code}", url]].concat());
+    assert_eq!((curl.code, curl.stdout.as_str()), (Some(0), "200"), "{curl}");
 
-    // Nothing else can be reached, and what cannot be named is refused.
+    // No other address can be reached, and an unknown name is refused.
     let other =
         ["net", "--to", "127.0.0.1:8443", "--", "curl", "-s", "-m", "2", &format!("http://{}:8443/", REMOTE[0])];
     let other = hosts.host.yamabiko(&workspace, &other);
-    assert_eq!(other.code, Some(7), "could not connect: {other}");
+    assert_eq!(other.code, Some(7), "the connect fails: {other}");
     hosts
         .host
         .yamabiko(&workspace, &["net", "--to", "127.0.0.1:9", "--", "true"])

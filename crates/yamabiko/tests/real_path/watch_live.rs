@@ -1,4 +1,4 @@
-//! `watch -i` at a server: its screen, its capture file, its series on another host.
+//! `watch -i` at a server: the screen, the capture file, and the series sent to another host.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -21,9 +21,9 @@ use serde_json::Value;
 fn server(workspace: &Workspace) -> (Running, String) {
     let server = workspace.start(&["serve", str_of(&workspace.www()), "--listen", "127.0.0.1:0"]);
     let mut port = String::new();
-    wait_until("the server says its address", || {
-        let said = server.stderr();
-        let url = said.split_whitespace().find(|word| word.starts_with("http://")).unwrap_or("");
+    wait_until("the server prints its address", || {
+        let stderr = server.stderr();
+        let url = stderr.split_whitespace().find(|word| word.starts_with("http://")).unwrap_or("");
         port = url.trim_end_matches('/').rsplit(':').next().unwrap_or("").to_owned();
         !port.is_empty()
     });
@@ -39,11 +39,11 @@ fn fetch(workspace: &Workspace, port: &str, times: usize) {
     }
 }
 
-fn started(watch: &Running) {
+fn wait_until_capturing(watch: &Running) {
     wait_until("the capture is open", || watch.stderr().contains("capturing on "));
 }
 
-fn book(workspace: &Workspace, word: &str) -> Vec<PathBuf> {
+fn runs_named(workspace: &Workspace, word: &str) -> Vec<PathBuf> {
     let name = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().to_owned();
     let mut found: Vec<PathBuf> = fs::read_dir(workspace.runs()).unwrap().map(|entry| entry.unwrap().path()).collect();
     found.retain(|path| name(path).contains(word));
@@ -59,7 +59,7 @@ fn summary(dir: &Path) -> Value {
     serde_json::from_slice(&fs::read(dir.join("summary.json")).unwrap()).unwrap()
 }
 
-/// A program on a terminal of its own, made by script(1): what it draws goes through a terminal's eyes.
+/// A program on a terminal that script(1) creates; a terminal emulator interprets its output.
 struct OnTerminal {
     running: Running,
     keys: Option<ChildStdin>,
@@ -68,7 +68,7 @@ struct OnTerminal {
 }
 
 fn at_least_one(cells: u16) -> NonZero<u16> {
-    NonZero::new(cells).expect("a terminal has a size")
+    NonZero::new(cells).expect("the size is not zero")
 }
 
 impl OnTerminal {
@@ -80,7 +80,7 @@ impl OnTerminal {
         arguments: &[&str],
     ) -> OnTerminal {
         let log = workspace.file("screen.log");
-        // stty tells what is left behind: echo and line editing must be on again.
+        // stty prints the final terminal settings: echo and line editing must be on again.
         let program = format!(
             "stty rows {rows} cols {columns}; '{}' {}; echo status=$?; stty -a | tr ' ;' '\\n\\n' | grep -x -e '-*echo' -e '-*icanon' | tr '\\n' ' '",
             str_of(&yamabiko()),
@@ -92,7 +92,7 @@ impl OnTerminal {
         let (running, keys) = workspace.start_with_input(script);
         let seen = Arc::new(Mutex::new(vt100::Parser::new(at_least_one(rows), at_least_one(columns), 0)));
         let raw = Arc::new(Mutex::new(Vec::new()));
-        wait_until("the terminal is there", || log.exists());
+        wait_until("the terminal's log exists", || log.exists());
         OnTerminal { running, keys: Some(keys), seen, raw }.reading(log)
     }
 
@@ -129,7 +129,7 @@ impl OnTerminal {
         input.flush().unwrap();
     }
 
-    /// The figure behind a name: the first number after it.
+    /// The first number after a name.
     fn figure(&self, name: &str) -> Option<f64> {
         let screen = self.screen();
         let line = screen.lines().find(|line| line.trim_start().starts_with(name))?;
@@ -139,25 +139,25 @@ impl OnTerminal {
 
 #[test]
 fn the_screen_shows_connections_and_q_restores_the_terminal() {
-    let workspace = Workspace::beside();
+    let workspace = Workspace::concurrent_as_root();
     let (server, port) = server(&workspace);
     let arguments = ["watch", "-i", "lo", "--port", &port];
     let mut terminal = OnTerminal::start(&workspace, 24, 80, &[], &arguments);
-    wait_until("the screen is there", || terminal.screen().contains("concurrent connections, last"));
+    wait_until("the screen is drawn", || terminal.screen().contains("concurrent connections, last"));
     assert!(terminal.is_alternate());
     let mut open: Vec<TcpStream> = Vec::new();
-    for wanted in [5, 20] {
-        while open.len() < wanted {
+    for expected in [5, 20] {
+        while open.len() < expected {
             open.push(TcpStream::connect(format!("127.0.0.1:{port}")).unwrap());
         }
-        wait_until("they are on the screen", || terminal.figure("concurrent") == Some(wanted as f64));
+        wait_until("the screen shows the connections", || terminal.figure("concurrent") == Some(expected as f64));
     }
     let screen = terminal.screen();
     assert!(screen.contains("handshake RTT, all 20") && screen.contains("lo, at the server"), "{screen}");
     assert!(screen.contains(['█', '▇', '▆']), "{screen}");
     terminal.press("q");
-    wait_until("its end", || terminal.screen().contains("status=0"));
-    wait_until("the terminal as it was", || terminal.screen().contains("Script done"));
+    wait_until("the program has exited", || terminal.screen().contains("status=0"));
+    wait_until("script(1) has exited", || terminal.screen().contains("Script done"));
     let left = terminal.screen();
     assert!(!terminal.is_alternate() && !terminal.seen.lock().unwrap().screen().hide_cursor(), "{left}");
     for mode in ["echo", "icanon"] {
@@ -173,20 +173,20 @@ fn the_screen_shows_connections_and_q_restores_the_terminal() {
 
 #[test]
 fn a_signal_restores_the_terminal_and_plain_never_changes_it() {
-    let workspace = Workspace::beside();
+    let workspace = Workspace::concurrent_as_root();
     let (server, port) = server(&workspace);
     let arguments = ["watch", "-i", "lo", "--port", &port, "--no-save"];
     let mut terminal = OnTerminal::start(&workspace, 10, 40, &[("NO_COLOR", "1")], &arguments);
-    wait_until("the screen is there", || terminal.screen().contains("concurrent"));
+    wait_until("the screen is drawn", || terminal.screen().contains("concurrent"));
     let pid = crate::support::processes::descendants(terminal.running.pid())
         .into_iter()
         .find(|&pid| {
             crate::support::processes::command_line(pid).contains("--no-save")
                 && !crate::support::processes::command_line(pid).contains("stty")
         })
-        .expect("it runs");
+        .expect("the program runs");
     crate::support::processes::signal_all(&[pid], Signal::SIGTERM);
-    wait_until("its end", || terminal.screen().contains("status=0"));
+    wait_until("the program has exited", || terminal.screen().contains("status=0"));
     assert!(!terminal.is_alternate());
     let raw = String::from_utf8_lossy(&terminal.raw.lock().unwrap()).into_owned();
     for colour in ["\x1b[36m", "\x1b[32m", "\x1b[33m", "\x1b[38;5;"] {
@@ -197,20 +197,20 @@ fn a_signal_restores_the_terminal_and_plain_never_changes_it() {
     fs::remove_file(workspace.file("screen.log")).unwrap();
     let arguments = [&arguments[..], &["--plain", "-d", "3s"]].concat();
     let mut terminal = OnTerminal::start(&workspace, 24, 200, &[], &arguments);
-    wait_until("its end", || terminal.screen().contains("status=0"));
+    wait_until("the program has exited", || terminal.screen().contains("status=0"));
     let raw = String::from_utf8_lossy(&terminal.raw.lock().unwrap()).into_owned();
     assert!(!raw.contains("\x1b[?1049h"), "{raw}");
-    assert!(raw.matches("concurrent connections, 0.00/s new").count() >= 2, "a line a second: {raw}");
+    assert!(raw.matches("concurrent connections, 0.00/s new").count() >= 2, "one line per second: {raw}");
     drop(terminal.keys.take());
     terminal.running.finish();
     server.signal(Signal::SIGINT);
     server.finish();
 }
 
-/// What was captured, read again by this program and by an independent one.
+/// A written capture file, read by this program and by an independent one.
 #[test]
 fn a_written_pcapng_file_gives_the_same_figures() {
-    let workspace = Workspace::beside();
+    let workspace = Workspace::concurrent_as_root();
     let (server, port) = server(&workspace);
     let file = workspace.file("live.pcapng");
     let watch = workspace.start(&["watch", "-i", "lo", "--port", &port, "--pcapng", str_of(&file), "--json"]);
@@ -272,7 +272,7 @@ fn free_address() -> String {
 
 fn receive(workspace: &Workspace, address: &str, token: &str) -> Running {
     let receiver = workspace.start(&["watch", "--from", address, "--token-file", token, "--name", "far"]);
-    wait_until("it listens", || receiver.stderr().contains("listening on"));
+    wait_until("the receiver listens", || receiver.stderr().contains("listening on"));
     receiver
 }
 
@@ -283,7 +283,7 @@ fn stop(running: Running) -> Output {
 
 #[test]
 fn sender_and_receiver_store_the_same_series() {
-    let workspace = Workspace::beside();
+    let workspace = Workspace::concurrent_as_root();
     let (server, port) = server(&workspace);
     let (token, address) = (token(&workspace, "token", "correct-horse-battery-staple"), free_address());
     let receiver = receive(&workspace, &address, &token);
@@ -301,7 +301,7 @@ fn sender_and_receiver_store_the_same_series() {
         "--name",
         "near",
     ]);
-    started(&watch);
+    wait_until_capturing(&watch);
     for _ in 0..3 {
         fetch(&workspace, &port, 10);
         sleep(Duration::from_millis(700));
@@ -310,7 +310,7 @@ fn sender_and_receiver_store_the_same_series() {
     assert!(output.stderr.contains(&format!("sent to {url}")), "{output}");
     wait_until("the series has ended", || receiver.stderr().contains("has ended, stored as"));
     stop(receiver).success();
-    let (near, far) = (book(&workspace, "-near-"), book(&workspace, "-far-"));
+    let (near, far) = (runs_named(&workspace, "-near-"), runs_named(&workspace, "-far-"));
     assert_eq!((near.len(), far.len()), (1, 1));
     assert_eq!(series(&near[0]), series(&far[0]));
     let (mut here, mut there) = (summary(&near[0]), summary(&far[0]));
@@ -327,35 +327,41 @@ fn sender_and_receiver_store_the_same_series() {
 
 #[test]
 fn a_restarted_receiver_gets_the_missed_seconds() {
-    let workspace = Workspace::beside();
+    let workspace = Workspace::concurrent_as_root();
     let (token, address) = (token(&workspace, "token", "correct-horse-battery-staple"), free_address());
     let url = format!("http://{address}");
     let receiver = receive(&workspace, &address, &token);
     let watch =
         workspace.start(&["watch", "-i", "lo", "--port", "9", "--to", &url, "--token-file", &token, "--name", "near"]);
-    started(&watch);
-    wait_until("something was received", || receiver.stderr().matches(" concurrent connections").count() >= 2);
+    wait_until_capturing(&watch);
+    wait_until("the receiver has received seconds", || {
+        receiver.stderr().matches(" concurrent connections").count() >= 2
+    });
     stop(receiver).success();
-    wait_until("it is missed", || watch.stderr().contains("unreachable for") && watch.stderr().contains("s queued"));
+    wait_until("the sender reports the missing receiver", || {
+        watch.stderr().contains("unreachable for") && watch.stderr().contains("s queued")
+    });
     let receiver = receive(&workspace, &address, &token);
-    wait_until("it is back", || receiver.stderr().matches(" concurrent connections").count() >= 2);
+    wait_until("the restarted receiver receives seconds", || {
+        receiver.stderr().matches(" concurrent connections").count() >= 2
+    });
     let output = stop(watch).success();
     assert!(!output.stderr.contains(" s lost"), "{output}");
     wait_until("the series has ended", || receiver.stderr().contains("has ended, stored as"));
     stop(receiver).success();
-    let (near, far) = (book(&workspace, "-near-"), book(&workspace, "-far-"));
+    let (near, far) = (runs_named(&workspace, "-near-"), runs_named(&workspace, "-far-"));
     assert_eq!((near.len(), far.len()), (1, 2));
     let mut received = series(&far[0]);
     received.extend(series(&far[1]));
     received.sort_by_key(|second| second.second);
     // Unacknowledged data of the first receiver are sent to the second one too.
     received.dedup();
-    assert_eq!(received, series(&near[0]), "every second is at one of them at least");
+    assert_eq!(received, series(&near[0]), "each second is stored by at least one receiver");
 }
 
 #[test]
-fn a_refused_sender_reports_it_and_an_unheard_one_counts_lost_seconds() {
-    let workspace = Workspace::beside();
+fn a_refused_sender_reports_the_refusal_and_lost_seconds_are_counted() {
+    let workspace = Workspace::concurrent_as_root();
     let right = token(&workspace, "right", "correct-horse-battery-staple");
     let wrong = token(&workspace, "wrong", "another-token-altogether");
     let address = free_address();
@@ -374,8 +380,8 @@ fn a_refused_sender_reports_it_and_an_unheard_one_counts_lost_seconds() {
     assert_eq!(output.code, Some(2), "{output}");
     assert!(output.stderr.contains("seconds were not accepted"), "{output}");
     assert!(output.stdout.contains("stored in"), "{output}");
-    assert_eq!(book(&workspace, "-near-").len(), 1);
-    // Another server than a receiver.
+    assert_eq!(runs_named(&workspace, "-near-").len(), 1);
+    // A server that is not a receiver.
     let (server, port) = server(&workspace);
     let url = format!("http://127.0.0.1:{port}");
     workspace
@@ -388,8 +394,8 @@ fn a_refused_sender_reports_it_and_an_unheard_one_counts_lost_seconds() {
 /// The file ends at its last complete block, so that it is readable.
 #[test]
 fn a_full_disk_leaves_a_readable_capture_file() {
-    let workspace = Workspace::beside();
-    let (mut long, kept) = (Vec::new(), workspace.file("kept.pcapng"));
+    let workspace = Workspace::concurrent_as_root();
+    let (mut long, copy) = (Vec::new(), workspace.file("copy.pcapng"));
     wire::capture::write::pcap_header(&mut long, wire::link::LinkType::Ethernet, 65_535);
     for micros in 0..8000 {
         let at = units::Timestamp::from_nanos(1_795_167_005_000_000_000 + micros * 1000);
@@ -397,24 +403,24 @@ fn a_full_disk_leaves_a_readable_capture_file() {
     }
     let file = workspace.file("long.pcap");
     fs::write(&file, long).unwrap();
-    // A disk of 5 MB of its own, which goes with the namespace.
+    // A file system of 5 MB that ends with the mount namespace.
     let script = format!(
         "mkdir {disk} && mount -t tmpfs -o size=5m tmpfs {disk} && \
          '{program}' watch -r {file} --pcapng {disk}/full.pcapng --json --no-save; status=$?; \
-         cp {disk}/full.pcapng {kept}; exit $status",
+         cp {disk}/full.pcapng {copy}; exit $status",
         disk = str_of(&workspace.file("disk")),
         program = str_of(&yamabiko()),
         file = str_of(&file),
-        kept = str_of(&kept),
+        copy = str_of(&copy),
     );
     let mut command = Command::new("unshare");
     command.args(["-m", "sh", "-c", &script]);
     let output = workspace.start_command(command).finish();
     assert_eq!(output.code, Some(2), "{output}");
     assert!(output.stderr.contains("full.pcapng: No space left on device"), "{output}");
-    assert_eq!(count(&output.json(), "watch.packets"), 8000, "the figures are whole");
-    let left = workspace.run(&["watch", "-r", str_of(&kept), "--json", "--no-save"]).success().json();
+    assert_eq!(count(&output.json(), "watch.packets"), 8000, "the figures are complete");
+    let left = workspace.run(&["watch", "-r", str_of(&copy), "--json", "--no-save"]).success().json();
     assert!((3000..8000).contains(&count(&left, "watch.packets")), "{left}");
-    let packets = tool(&workspace, &["tshark", "-n", "-r", str_of(&kept), "-T", "fields", "-e", "frame.number"]);
+    let packets = tool(&workspace, &["tshark", "-n", "-r", str_of(&copy), "-T", "fields", "-e", "frame.number"]);
     assert_eq!(packets.lines().count() as u64, count(&left, "watch.packets"));
 }

@@ -15,8 +15,8 @@ pub fn server() -> SocketAddr {
     std::thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
             std::thread::spawn(move || {
-                let mut asked = [0; 1000];
-                while stream.read_exact(&mut asked).is_ok() && stream.write_all(&[b'a'; 50_000]).is_ok() {}
+                let mut request = [0; 1000];
+                while stream.read_exact(&mut request).is_ok() && stream.write_all(&[b'a'; 50_000]).is_ok() {}
             });
         }
     });

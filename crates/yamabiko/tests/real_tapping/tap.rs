@@ -1,8 +1,8 @@
-//! The tap at the far end of a path: the program's socket calls agree with the packet capture.
+//! The tap at the clients' end of a path: the program's socket calls agree with the packet capture.
 
 use std::fs;
 
-use crate::support::document::{assert_held, count, number};
+use crate::support::document::{assert_checks_passed, count, number};
 use crate::support::servers::{net, nginx};
 use crate::support::workspace::{Workspace, set_mode, str_of, yamabiko};
 use serde_json::Value;
@@ -32,28 +32,28 @@ fn tapped_programs_and_packet_capture_agree_to_the_byte() {
     assert_eq!(state(&document, "littles_law_tap_connections").0, "ok", "{document:#}");
     let client = &document["tap"]["client"];
     assert_eq!((count(client, "connections"), count(client, "exchanges")), (2, 3), "{client:#}");
-    // One round trip is in the connect, another between the sending call and the response. (Not in the wait alone: a
-    // call may return late, when its data are in transit.)
+    // Connect takes one round trip, and another passes between the sending call and the response. (The wait alone can
+    // be shorter: a sending call may return late, when its data are in transit.)
     assert!(
         count(client, "setup_ns.min") >= 20_000_000 && count(client, "response_ns.min") >= 20_000_000,
         "{client:#}"
     );
     assert!(count(client, "connection_duration_ns.min") >= 40_000_000);
-    assert!(number(client, "send_ns.p50") < 20e6, "a request that fits the buffer is sent at once");
+    assert!(number(client, "send_ns.p50") < 20e6, "a request that fits into the buffer is sent immediately");
     assert_eq!(count(client, "unseen_bytes"), 0);
 
-    // Connects that wait are in process meanwhile: half of the time, here.
+    // Waiting connects count as concurrent connections: half of the time here.
     let script = "import socket\nfor _ in range(4):\n    s = socket.create_connection(('server', 8080))\n    \
                   s.sendall(b'GET /10k.bin HTTP/1.0\\r\\n\\r\\n')\n    while s.recv(65536): pass\n    s.close()\n";
     let document = run_at("100ms", &["python3", "-c", script]);
-    assert_held(&document, &["littles_law_tap_connections", "tap_connections_agree", "tap_bytes_agree"]);
+    assert_checks_passed(&document, &["littles_law_tap_connections", "tap_connections_agree", "tap_bytes_agree"]);
     let client = &document["tap"]["client"];
     assert_eq!((count(client, "connections"), count(client, "exchanges")), (4, 4), "{client:#}");
     assert!(count(client, "setup_ns.min") >= 100_000_000, "{client:#}");
 
-    // A program that goes round the library is on the wire all the same.
+    // The capture also has the packets of a program that bypasses the library.
     let source = workspace.file("round.c");
-    fs::write(&source, ROUND).unwrap();
+    fs::write(&source, RAW_CALLS).unwrap();
     let program = workspace.file("round");
     let built = std::process::Command::new("cc").arg("-o").args([&program, &source]).status().unwrap();
     assert!(built.success());
@@ -89,15 +89,15 @@ fn load_sockets_and_packet_capture_agree_in_every_process() {
     command.args(["-c", "ulimit -n 192; exec \"$0\" \"$@\"", str_of(&own), "bench", "http://server:8080/10k.bin"]);
     command.args(["--server", &server]).args(options.split_whitespace());
     let document = workspace.start_command(command).finish().json();
-    assert_held(&document, &TAPS);
-    assert_held(&document, &["littles_law_tap_connections", "littles_law_connections"]);
+    assert_checks_passed(&document, &TAPS);
+    assert_checks_passed(&document, &["littles_law_tap_connections", "littles_law_connections"]);
     assert_eq!(document["run"]["host"]["settings"]["processes"], "3");
     let client = &document["tap"]["client"];
     assert!(
         count(client, "exchanges") > 300 && count(client, "connections") == count(client, "exchanges"),
         "{client:#}"
     );
-    // Set-up is a round trip for both. The load counts those of the phase, the tap all.
+    // Both measure one round trip for the set-up. The load counts connections of the measured phase, the tap all.
     let (load, tap) = (number(&document, "load.connect_ns.p50"), number(client, "setup_ns.p50"));
     assert!((load / tap - 1.0).abs() < 0.2, "{load} and {tap}");
     let programs = document["tap"]["programs"].as_array().unwrap();
@@ -136,12 +136,12 @@ fn a_setuid_program_is_reported_as_not_tapped() {
     assert!(named["why"].as_str().unwrap().starts_with("set-user-ID"), "{named}");
 }
 
-/// A tap sets some 18 MB aside.
+/// A tap reserves about 18 MB.
 #[test]
 fn a_second_tap_uses_another_folder_when_shared_memory_is_full() {
     let workspace = Workspace::new();
     let (up, go) = (workspace.file("up"), workspace.file("go"));
-    // Not one that everybody may write to.
+    // A folder that any user may write to is refused.
     let spare = workspace.path().join("spare");
     fs::create_dir(&spare).unwrap();
     let script = format!(
@@ -164,8 +164,8 @@ fn a_second_tap_uses_another_folder_when_shared_memory_is_full() {
     assert!(second.starts_with(str_of(&spare.join("yamabiko-tap-"))), "{output}");
 }
 
-/// Connects by the library, then reads and writes by raw system calls.
-const ROUND: &str = r#"
+/// A program that connects by libc, then reads and writes by raw system calls.
+const RAW_CALLS: &str = r#"
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <string.h>
@@ -177,8 +177,8 @@ int main(void) {
     inet_pton(AF_INET, "198.18.0.1", &to.sin_addr);
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     if (connect(fd, (struct sockaddr *)&to, sizeof to) != 0) return 1;
-    const char *ask = "GET /10k.bin HTTP/1.0\r\n\r\n";
-    syscall(SYS_write, fd, ask, strlen(ask));
+    const char *request = "GET /10k.bin HTTP/1.0\r\n\r\n";
+    syscall(SYS_write, fd, request, strlen(request));
     char buffer[4096];
     while (syscall(SYS_read, fd, buffer, sizeof buffer) > 0) { }
     close(fd);

@@ -24,14 +24,14 @@ fn web(workspace: &Workspace) -> (PathBuf, Daemon) {
 /// Returns the document; its bytes and connections are compared with the capture.
 struct Trial {
     document: Value,
-    said: String,
+    stdout: String,
 }
 
 impl Trial {
     fn run(workspace: &Workspace, daemon: &Daemon, script: &str) -> Trial {
         let (ready, report) = (workspace.file("ready"), workspace.file("net.json"));
         let server = format!(
-            // No child of the server's: some do not expect one.
+            // Not a child of the server process: some servers do not expect children.
             "((until ss -Hltn 'sport = :{}' | grep -q .; do sleep 0.05; done; touch {}) &); {}",
             daemon.port,
             ready.display(),
@@ -47,7 +47,7 @@ impl Trial {
         assert_eq!((plain.code, &plain.stdout), (tapped.code, &tapped.stdout), "{plain}\n{tapped}");
         assert_eq!(plain.code, Some(0), "{plain}");
         let document: Value = serde_json::from_slice(&fs::read(&report).unwrap()).unwrap();
-        Trial { document, said: tapped.stdout }
+        Trial { document, stdout: tapped.stdout }
     }
 
     fn program(&self, name: &str) -> &Value {
@@ -59,16 +59,16 @@ impl Trial {
         check(&self.document, name)["value"].as_f64().unwrap() as u64
     }
 
-    /// Everything was seen, and programs, kernel and wire agree to the byte. `name` is the program that this is about.
-    fn whole(self, name: &str) -> Trial {
+    /// Asserts that the tap has recorded all of program `name`, and that program, kernel and capture agree to the byte.
+    fn complete(self, name: &str) -> Trial {
         self.seen(name);
         assert_eq!(self.difference("tap_bytes_agree"), 0, "{:#}", self.document);
         assert_eq!(self.difference("tap_connections_agree"), 0, "{:#}", self.document);
         self
     }
 
-    /// The same for a program that leaves the peer's last bytes unread: the kernel has discarded them.
-    fn whole_but_unread(self, name: &str, bytes: u64) -> Trial {
+    /// Like [`Trial::complete`], for a program that leaves the peer's last bytes unread: the kernel has discarded them.
+    fn complete_except_unread(self, name: &str, bytes: u64) -> Trial {
         self.seen(name);
         assert!(self.difference("tap_bytes_agree") <= bytes, "{:#}", self.document);
         assert_eq!(self.difference("tap_connections_agree"), 0, "{:#}", self.document);
@@ -100,17 +100,17 @@ fn tap_records_curl_and_wget() {
     let (authority, web) = web(&workspace);
     let trial = |script: &str| Trial::run(&workspace, &web, &script.replace("CA", str_of(&authority)));
     trial("curl -sS http://server:8080/10k.bin http://server:8080/100k.bin | md5sum; curl -sf http://server:8080/no; echo $?")
-        .whole("curl");
-    trial("curl -sS --http1.1 --cacert CA https://server:8443/100k.bin | md5sum").whole("curl");
+        .complete("curl");
+    trial("curl -sS --http1.1 --cacert CA https://server:8443/100k.bin | md5sum").complete("curl");
     let two = trial(
         "curl -sS --cacert CA -Z -w '%{http_version} %{http_code}\\n' -o /dev/null -o /dev/null \
          https://server:8444/100k.bin https://server:8444/10k.bin | sort",
     );
-    assert_eq!(two.said, "2 200\n2 200\n");
-    two.whole("curl");
+    assert_eq!(two.stdout, "2 200\n2 200\n");
+    two.complete("curl");
     trial("wget -q -O- http://server:8080/100k.bin http://server:8080/10k.bin | md5sum; wget -q http://server:8080/no; echo $?")
-        .whole("wget");
-    trial("wget -q --ca-certificate=CA -O- https://server:8443/100k.bin | md5sum").whole("wget");
+        .complete("wget");
+    trial("wget -q --ca-certificate=CA -O- https://server:8443/100k.bin | md5sum").complete("wget");
 }
 
 #[test]
@@ -133,8 +133,8 @@ fn tap_records_git_over_http() {
         workspace.file("clone").display()
     );
     let trial = Trial::run(&workspace, &web, &script);
-    assert!(trial.said.starts_with("3\n2\n1\n"), "{}", trial.said);
-    trial.whole("git-remote-http");
+    assert!(trial.stdout.starts_with("3\n2\n1\n"), "{}", trial.stdout);
+    trial.complete("git-remote-http");
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn tap_records_clients_of_several_languages() {
          r = s.get(url)\n    print(r.status_code, hashlib.md5(r.content).hexdigest())\n\
          print(len(requests.get('https://server:8443/10k.bin', verify='CA').content))\n",
     );
-    trial(format!("python3 {requests}")).whole("python3");
+    trial(format!("python3 {requests}")).complete("python3");
     let asyncio = write(
         "asyncio_.py",
         "import asyncio\nasync def get(path):\n    r, w = await asyncio.open_connection('server', 8080)\n    \
@@ -164,7 +164,7 @@ fn tap_records_clients_of_several_languages() {
          sizes = await asyncio.gather(*[get(b'/10k.bin' if i % 2 else b'/100k.bin') for i in range(10)])\n    \
          print(min(sizes), max(sizes))\nasyncio.run(main())\n",
     );
-    trial(format!("python3 {asyncio}")).whole("python3");
+    trial(format!("python3 {asyncio}")).complete("python3");
     let node = write(
         "get.js",
         "const get = (m, u, o) => new Promise((y, n) => m.get(u, o, r => { let c = 0; r.on('data', d => c += d.length); \
@@ -173,11 +173,11 @@ fn tap_records_clients_of_several_languages() {
          console.log(await get(require('https'), 'https://server:8443/100k.bin', { ca: fs.readFileSync('CA') }));\n\
          })().catch(e => { console.log(e.code); process.exit(3); });\n",
     );
-    trial(format!("node {node}")).whole("node");
+    trial(format!("node {node}")).complete("node");
     // Requests of the runtime: a certificate revocation list by HTTP (a dummy here), a TLS handshake.
     let java = "keytool -printcrl -file http://server:8080/100k.bin 2>&1 | head -n 3; \
                 keytool -printcert -rfc -sslserver server:8443 2>&1 | md5sum";
-    trial(java.to_owned()).whole("keytool");
+    trial(java.to_owned()).complete("keytool");
     let php = write(
         "get.php",
         "<?php foreach (['10k', '100k'] as $p) echo md5(file_get_contents(\"http://server:8080/$p.bin\")), \"\\n\";\n\
@@ -185,10 +185,10 @@ fn tap_records_clients_of_several_languages() {
          stream_context_create(['ssl' => ['cafile' => 'CA', 'peer_name' => 'server']]))), \"\\n\";\n\
          echo var_export(@file_get_contents('http://server:8080/no'), true), \"\\n\";\n",
     );
-    trial(format!("php {php}")).whole("php");
+    trial(format!("php {php}")).complete("php");
     let perl = "perl -MHTTP::Tiny -MDigest::MD5=md5_hex -e 'my $h = HTTP::Tiny->new; for (qw(10k 100k)) { \
                 my $r = $h->get(\"http://server:8080/$_.bin\"); print $r->{status}, md5_hex($r->{content}), \"\\n\" }'";
-    trial(perl.to_owned()).whole("perl");
+    trial(perl.to_owned()).complete("perl");
 }
 
 #[test]
@@ -197,29 +197,29 @@ fn tap_records_mail_clients_and_servers() {
     let pop = daemons::dovecot(&workspace);
     let curl = "for i in '' 1 3; do curl -sS pop3://joe:secret@server:1110/$i | md5sum; done; \
                 curl -s pop3://joe:wrong@server:1110/; echo $?";
-    Trial::run(&workspace, &pop, curl).whole("curl");
+    Trial::run(&workspace, &pop, curl).complete("curl");
     let settings = workspace.file("fetchmailrc");
-    let got = workspace.file("got");
+    let downloaded = workspace.file("downloaded");
     fs::write(
         &settings,
         format!(
             "poll \"server\" protocol pop3 port 1110 auth password username joe password secret mda \"cat >> {}\" keep \
              fetchall no sslcertck sslproto ''\n",
-            got.display()
+            downloaded.display()
         ),
     )
     .unwrap();
     crate::support::workspace::set_mode(&settings, 0o600);
     let fetchmail = format!(
-        "rm -f {got}; HOME={home} fetchmail -s --nosyslog --nodetach -f {settings} -i {home}/ids --pidfile {home}/pid \
-         2>&1; echo $?; grep -c 'every line' {got}",
-        got = got.display(),
+        "rm -f {downloaded}; HOME={home} fetchmail -s --nosyslog --nodetach -f {settings} -i {home}/ids --pidfile {home}/pid \
+         2>&1; echo $?; grep -c 'every line' {downloaded}",
+        downloaded = downloaded.display(),
         home = workspace.path().join("out").display(),
         settings = settings.display()
     );
     let trial = Trial::run(&workspace, &pop, &fetchmail);
-    assert!(trial.said.ends_with("0\n1200\n"), "{}", trial.said);
-    trial.whole("fetchmail");
+    assert!(trial.stdout.ends_with("0\n1200\n"), "{}", trial.stdout);
+    trial.complete("fetchmail");
 
     let smtp = daemons::postfix(&workspace);
     let (message, settings) = (workspace.file("message"), workspace.file("msmtprc"));
@@ -228,9 +228,9 @@ fn tap_records_mail_clients_and_servers() {
     crate::support::workspace::set_mode(&settings, 0o600);
     let (message, settings) = (str_of(&message), str_of(&settings));
     let msmtp = format!("msmtp -C {settings} c@server d@server < {message}; echo $?");
-    Trial::run(&workspace, &smtp, &msmtp).whole("msmtp");
+    Trial::run(&workspace, &smtp, &msmtp).complete("msmtp");
     let curl = format!("curl -sS smtp://server:2525 --mail-from a@b --mail-rcpt c@server -T {message}; echo $?");
-    Trial::run(&workspace, &smtp, &curl).whole("curl");
+    Trial::run(&workspace, &smtp, &curl).complete("curl");
 }
 
 #[test]
@@ -244,19 +244,19 @@ fn tap_records_ssh_redis_and_postgresql() {
     );
     let script = format!("seq 100000 | {ssh} 'md5sum; seq 50000; exit 7' | md5sum; {ssh} 'exit 7'; echo $?");
     let trial = Trial::run(&workspace, &sshd, &script);
-    assert!(trial.said.ends_with("\n7\n"), "{}", trial.said);
-    trial.whole("ssh");
+    assert!(trial.stdout.ends_with("\n7\n"), "{}", trial.stdout);
+    trial.complete("ssh");
 
     let redis = daemons::redis(&workspace);
     let script = "redis-cli -h server set a 1; redis-cli -h server append a 2; redis-cli -h server get a; \
                   (for i in $(seq 3000); do echo SET key$i $i; done) | redis-cli -h server --pipe; \
                   redis-cli -h server dbsize; redis-cli -h server lpush a x; redis-cli -h server flushall";
-    Trial::run(&workspace, &redis, script).whole("redis-cli");
+    Trial::run(&workspace, &redis, script).complete("redis-cli");
 
     let postgres = daemons::postgres(&workspace);
     let script = "psql -h server -U postgres -Atc 'select sum(n), count(*) from generate_series(1, 1000) n' \
                   -c 'select * from generate_series(1, 5000)' | md5sum; psql -h server -U postgres -c 'select 1/0' 2>&1; echo $?";
-    Trial::run(&workspace, &postgres, script).whole("psql");
+    Trial::run(&workspace, &postgres, script).complete("psql");
 }
 
 #[test]
@@ -264,15 +264,15 @@ fn tap_records_other_load_generators() {
     let workspace = Workspace::new();
     let (_, web) = web(&workspace);
     let ab = "ab -q -k -n 400 -c 7 http://server:8080/10k.bin | grep -E '^(Complete|Failed|Non-2xx|HTML)'";
-    Trial::run(&workspace, &web, ab).whole("ab");
-    // It closes connections while responses are in transit: these are in the capture, and in no call.
+    Trial::run(&workspace, &web, ab).complete("ab");
+    // The program closes connections while responses are in transit: the capture has these, and no call has.
     let wrk = "wrk -t2 -c6 -d1s http://server:8080/10k.bin | grep -cE 'Socket errors|Non-2xx'; true";
     let trial = Trial::run(&workspace, &web, wrk);
     let all = count(&trial.document, "tap.client.received_bytes_total");
-    trial.whole_but_unread("wrk", (6 * 11_000).max(all / 1000));
+    trial.complete_except_unread("wrk", (6 * 11_000).max(all / 1000));
 }
 
-/// Programs that do what few do: see `talk.c`.
+/// Programs with rare socket use: see `talk.c`.
 #[test]
 fn tap_records_programs_with_unusual_socket_use() {
     let workspace = Workspace::new();
@@ -288,20 +288,20 @@ fn tap_records_programs_with_unusual_socket_use() {
         Trial::run(&workspace, &web, &script)
     };
     for modes in ["vfork", "spawn", "threads", "plain nonblocking dups messages", "passes raw-fork"] {
-        trial(modes).whole("talk");
+        trial(modes).complete("talk");
     }
-    let answer = workspace.file("answer");
+    let response = workspace.file("response");
     let script = format!(
         "rm -f {0}; export TALK_SERVER=198.18.0.1; {1} closes 8080 {0}; echo $?; cat {0}",
-        answer.display(),
+        response.display(),
         talk.display()
     );
     let trial = Trial::run(&workspace, &web, &script);
-    assert!(trial.said.starts_with("0\n0 40"), "{}", trial.said);
-    trial.whole("talk");
+    assert!(trial.stdout.starts_with("0\n0 40"), "{}", trial.stdout);
+    trial.complete("talk");
 }
 
-/// Servers: the tap is at their end, and their clients are under another one.
+/// Servers under a tap, whose clients are under another tap.
 #[test]
 fn tap_records_forking_and_threaded_servers() {
     let workspace = Workspace::new();
@@ -336,8 +336,8 @@ fn tap_records_forking_and_threaded_servers() {
             client.display()
         );
         let trial = Trial::run(&workspace, &daemon, &script);
-        assert_eq!(trial.said, "done\n");
-        let trial = trial.whole("python3");
+        assert_eq!(trial.stdout, "done\n");
+        let trial = trial.complete("python3");
         let of_server: Value = serde_json::from_slice(&fs::read(&report).unwrap()).unwrap();
         let (client, server) = (&trial.document["tap"]["client"], &of_server["tap"]["server"]);
         assert_eq!(count(server, "sent_bytes_total"), count(client, "received_bytes_total"), "{server:#}");
@@ -356,7 +356,7 @@ fn tap_records_a_program_killed_during_a_transfer() {
     let script =
         "curl -s --limit-rate 4M -o /dev/null http://server:8080/large & sleep 1; kill -9 $!; wait $!; echo $?";
     let trial = Trial::run(&workspace, &web, script);
-    assert_eq!(trial.said, "137\n");
+    assert_eq!(trial.stdout, "137\n");
     for name in ["tap_loaded", "tap_drops", "tap_coverage"] {
         assert_eq!(check(&trial.document, name)["state"], "ok", "{:#}", trial.document);
     }
@@ -366,7 +366,7 @@ fn tap_records_a_program_killed_during_a_transfer() {
     assert_eq!(trial.difference("tap_connections_agree"), 0);
 }
 
-/// A Go program makes its system calls itself, and its connections are on the wire alone.
+/// A Go program makes its system calls without libc: only the capture has its connections.
 #[test]
 fn a_go_program_is_not_tapped_and_with_cgo_partially() {
     let workspace = Workspace::new();
@@ -390,7 +390,7 @@ fn a_go_program_is_not_tapped_and_with_cgo_partially() {
             .unwrap();
         assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
         let trial = Trial::run(&workspace, &server, &format!("{}; true", program.display()));
-        assert_eq!(trial.said, "true <nil>\n");
+        assert_eq!(trial.stdout, "true <nil>\n");
         assert_eq!(check(&trial.document, "tap_coverage")["state"], "failed");
         let named = trial.program(program.file_name().unwrap().to_str().unwrap());
         assert_eq!(named["coverage"], coverage, "{named}");

@@ -1,4 +1,4 @@
-//! Sockets passed between processes, and sockets that no hook sees.
+//! Sockets passed between processes, and sockets that no hook records.
 
 use std::fs;
 
@@ -9,7 +9,8 @@ use crate::support::document::count;
 use crate::support::servers::nginx;
 use crate::support::workspace::{Workspace, str_of};
 
-/// PROGRAM MODE HOST PORT: connects, sends a request, and passes the socket to `head` as its standard input.
+/// A program with arguments MODE HOST PORT that connects, sends a request, and passes the socket to `head` as its
+/// standard input.
 const PASSES: &str = r#"
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -26,9 +27,9 @@ int main(int n, char **words) {
     inet_pton(AF_INET, words[2], &to.sin_addr);
     int s = socket(AF_INET, SOCK_STREAM, 0), out = open("/dev/null", O_WRONLY);
     if (connect(s, (void *)&to, sizeof to)) return 1;
-    char asked[1000];
-    memset(asked, 'q', sizeof asked);
-    write(s, asked, sizeof asked);
+    char request[1000];
+    memset(request, 'q', sizeof request);
+    write(s, request, sizeof request);
     char *head[] = { "head", "-c", "50000", 0 };
     if (!strcmp(mode, "fork")) {
         if (!fork()) { dup2(s, 0); dup2(out, 1); execvp("head", head); _exit(9); }
@@ -55,7 +56,7 @@ int main(int n, char **words) {
 
 #[test]
 fn a_socket_passed_between_processes_is_one_connection() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let (program, address) = (compiled(&workspace, "passes", PASSES), server());
     let (host, port, file) = (address.ip().to_string(), address.port().to_string(), workspace.file("tap.json"));
     for mode in ["fork", "vfork", "spawn", "exec"] {
@@ -69,7 +70,7 @@ fn a_socket_passed_between_processes_is_one_connection() {
     }
 }
 
-/// PROGRAM HOST PORT: one exchange, by system calls of its own.
+/// A program with arguments HOST PORT that makes one exchange by raw system calls.
 const RAW: &str = r#"
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -91,18 +92,18 @@ int main(int n, char **words) {
 }
 "#;
 
-fn state<'a>(document: &'a Value, name: &str) -> Option<&'a Value> {
+fn check_state<'a>(document: &'a Value, name: &str) -> Option<&'a Value> {
     document["validity"]["checks"].as_array().unwrap().iter().find(|check| check["name"] == name)
 }
 
 #[test]
 fn connections_that_the_tap_missed_make_the_run_not_valid() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let (program, address) = (compiled(&workspace, "raw", RAW), server());
     let (host, port, file) = (address.ip().to_string(), address.port().to_string(), workspace.file("tap.json"));
     workspace.run(&["tap", "--json", str_of(&file), "--", str_of(&program), &host, &port]).success();
     let document: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
-    let check = state(&document, "tap_connections_counted").unwrap();
+    let check = check_state(&document, "tap_connections_counted").unwrap();
     assert_eq!(
         (&check["state"], &document["validity"]["verdict"]),
         (&"failed".into(), &"suspect".into()),
@@ -125,10 +126,10 @@ fn every_connection_in_a_private_network_namespace_is_recorded() {
     let curl = "curl -s -o /dev/null http://server:8080/10k.bin";
     let raw = format!("{} 198.18.0.1 8080 read", program.display());
     let document = run(&format!("{curl}; {curl}"));
-    let check = state(&document, "tap_connections_counted").unwrap();
+    let check = check_state(&document, "tap_connections_counted").unwrap();
     assert_eq!((&check["state"], check["value"].as_f64()), (&"ok".into(), Some(0.0)), "{document:#}");
-    // One among others is found, too.
+    // The untapped program is also found among others.
     let document = run(&format!("{curl}; {raw}; {curl}"));
-    let check = state(&document, "tap_connections_counted").unwrap();
+    let check = check_state(&document, "tap_connections_counted").unwrap();
     assert_eq!((&check["state"], check["value"].as_f64()), (&"failed".into(), Some(1.0)), "{document:#}");
 }

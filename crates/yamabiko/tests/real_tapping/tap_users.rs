@@ -1,4 +1,4 @@
-//! The tap and other users: attacks of another user, and programs that change their user.
+//! The tap and other users: attacks by another user, and programs that change their user.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -18,22 +18,23 @@ use crate::support::document::count;
 use crate::support::workspace::{Output, Workspace, set_mode, str_of, wait_until};
 
 /// The user `nobody`.
-const STRANGER: u32 = 65_534;
+const OTHER_USER: u32 = 65_534;
 
-/// Runs a command under the tap; what it printed, and the document.
+/// Runs a command under the tap; returns its output and the document.
 fn tapped(workspace: &Workspace, command: &[&str]) -> (Output, Value) {
     let file = workspace.file("tap.json");
     let output = workspace.run(&[&["tap", "--json", str_of(&file), "--"], command].concat());
     (output, serde_json::from_slice(&fs::read(&file).unwrap()).unwrap())
 }
 
-fn as_stranger(script: &str) -> Command {
+fn as_other_user(script: &str) -> Command {
     let mut command = Command::new("/usr/bin/env");
-    command.args(["python3", "-c", script]).uid(STRANGER).gid(STRANGER).current_dir("/");
+    command.args(["python3", "-c", script]).uid(OTHER_USER).gid(OTHER_USER).current_dir("/");
     command
 }
 
-/// What any user may try: open, truncate, remove, replace; and connect to the socket for as long as it lives.
+/// Attacks that any user can try on the tap's folder: open, truncate, remove and replace files, and connect to the
+/// socket as long as it exists.
 const ATTACK: &str = r#"
 import os, socket, sys
 folder, done = sys.argv[1], 0
@@ -58,7 +59,7 @@ print('done', done, len(held) > 0)
 
 #[test]
 fn another_user_cannot_influence_a_run() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let address = server();
     let (folder, go) = (workspace.file("folder"), workspace.file("go"));
     let script = format!(
@@ -73,7 +74,7 @@ fn another_user_cannot_influence_a_run() {
     let running = workspace.start(&["tap", "--json", str_of(&document), "--", "python3", "-c", &script]);
     wait_until("the program runs", || fs::read_to_string(&folder).is_ok_and(|path| !path.is_empty()));
     let path = fs::read_to_string(&folder).unwrap();
-    let attack = as_stranger(ATTACK).arg(&path).output().unwrap();
+    let attack = as_other_user(ATTACK).arg(&path).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&attack.stdout), "done 0 True\n", "{attack:?}");
     fs::write(&go, "").unwrap();
     let output = running.finish();
@@ -81,15 +82,15 @@ fn another_user_cannot_influence_a_run() {
     assert_eq!(output.code, Some(0), "{output}");
     let document: Value = serde_json::from_slice(&fs::read(&document).unwrap()).unwrap();
     assert_eq!(document["validity"]["verdict"], "valid", "{document:#}");
-    assert_eq!(count(&document["tap"]["client"], "connections"), connections, "and no row is anybody else's");
+    assert_eq!(count(&document["tap"]["client"], "connections"), connections, "all rows belong to the program");
     assert!(!Path::new(&path).exists());
 }
 
 #[test]
 fn a_program_that_changes_its_user_is_tapped() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let address = server();
-    let ask = format!(
+    let script = format!(
         "import socket; s = socket.create_connection(('{}', {})); s.sendall(b'q' * 1000); n = 0\n\
          while n < 50000: n += len(s.recv(65536))\nprint(n)",
         address.ip(),
@@ -98,7 +99,7 @@ fn a_program_that_changes_its_user_is_tapped() {
     let python = "/usr/bin/env";
     let (output, document) = tapped(
         &workspace,
-        &["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", python, "python3", "-c", &ask],
+        &["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", python, "python3", "-c", &script],
     );
     assert_eq!((output.code, output.stdout.as_str()), (Some(0), "50000\n"), "{output}");
     let client = &document["tap"]["client"];
@@ -106,7 +107,7 @@ fn a_program_that_changes_its_user_is_tapped() {
     assert_eq!(document["validity"]["verdict"], "valid", "{document:#}");
 }
 
-/// Workspaces are below /tmp, which is sticky: they belong to the test, and every user may pass through them.
+/// A tap daemon's folder in the workspace. Workspaces are below /tmp, which is sticky; every user may enter them.
 fn station(workspace: &Workspace) -> (Station, Standing, PathBuf) {
     let path = workspace.path().join("agent");
     let standing = Standing::new(Vec::new());
@@ -116,20 +117,21 @@ fn station(workspace: &Workspace) -> (Station, Standing, PathBuf) {
 }
 
 /// Makes connections under the tap of the folder `agent`, as another user, until it is killed.
-fn stranger_under_tap(agent: &Path, address: SocketAddr) -> Child {
+fn other_user_under_tap(agent: &Path, address: SocketAddr) -> Child {
     let script = format!(
         "import socket, time\nwhile True:\n    s = socket.create_connection(('{}', {})); s.sendall(b'q' * 1000); n = 0\n    \
          while n < 50000: n += len(s.recv(65536))\n    s.close(); time.sleep(0.02)",
         address.ip(),
         address.port()
     );
-    let mut command = as_stranger(&script);
+    let mut command = as_other_user(&script);
     command.envs(DaemonFolder::environment_of(agent, None).unwrap()).stdout(Stdio::null());
     command.spawn().unwrap()
 }
 
-/// Writes into its own ring that it is process 1, with a connection that never existed; then over the header.
-const FORGE: &str = r#"
+/// A program that writes into its own ring a record of process 1 with a connection that never existed, and then
+/// overwrites the header.
+const FORGES_RECORDS: &str = r#"
 import mmap, os, struct, sys
 fd = os.open(sys.argv[1] + '/ring.65534', os.O_RDWR)
 m = mmap.mmap(fd, os.fstat(fd).st_size)
@@ -151,10 +153,10 @@ print('forged')
 
 #[test]
 fn a_user_affects_only_records_and_ring_of_its_own_processes() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let address = server();
     let (mut station, mut standing, path) = station(&workspace);
-    let mut child = stranger_under_tap(&path, address);
+    let mut child = other_user_under_tap(&path, address);
     let (mut rows, mut notes) = (Vec::new(), Vec::new());
     let mut round = |station: &mut Station, rows: &mut Vec<_>, notes: &mut Vec<String>| {
         if let Some(entry) = station.round(&standing) {
@@ -164,7 +166,7 @@ fn a_user_affects_only_records_and_ring_of_its_own_processes() {
         notes.extend(station.take_notes());
         standing.images().map(|(_, owner, _)| owner.pid).collect::<Vec<_>>()
     };
-    wait_until("the stranger's connections are rows", || {
+    wait_until("the other user's connections are stored as rows", || {
         round(&mut station, &mut rows, &mut notes);
         rows.len() > 5
     });
@@ -174,42 +176,42 @@ fn a_user_affects_only_records_and_ring_of_its_own_processes() {
         let file = fs::metadata(path.join(name)).unwrap();
         (file.uid(), file.mode() & 0o777)
     };
-    assert_eq!((mode("ring"), mode("ring.65534")), ((0, 0o600), (STRANGER, 0o600)));
-    let forged = as_stranger(FORGE).arg(&path).output().unwrap();
+    assert_eq!((mode("ring"), mode("ring.65534")), ((0, 0o600), (OTHER_USER, 0o600)));
+    let forged = as_other_user(FORGES_RECORDS).arg(&path).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&forged.stdout), "forged\n", "{forged:?}");
-    wait_until("both are noticed", || {
+    wait_until("both attacks are reported", || {
         let pids = round(&mut station, &mut rows, &mut notes);
-        assert!(!pids.contains(&1), "it is root's process");
+        assert!(!pids.contains(&1), "process 1 belongs to root");
         notes.iter().any(|note| note.contains("processes of other users"))
             && notes.iter().any(|note| note.contains("header"))
     });
     // The user's own programs continue, and a truncated ring is recreated.
     let before = rows.len();
-    wait_until("its rows go on", || {
+    wait_until("new rows are stored", || {
         round(&mut station, &mut rows, &mut notes);
         rows.len() > before + 5
     });
     assert!(rows.iter().all(|row| row.pid == child.id() && row.program.as_deref() != Some("nginx")), "{rows:?}");
-    let cut = as_stranger("import os, sys; os.truncate(sys.argv[1] + '/ring.65534', 8192)").arg(&path).status();
+    let cut = as_other_user("import os, sys; os.truncate(sys.argv[1] + '/ring.65534', 8192)").arg(&path).status();
     assert!(cut.unwrap().success());
     let _ = child.kill();
     let _ = child.wait();
-    wait_until("it is said", || {
+    wait_until("the attack is reported", || {
         round(&mut station, &mut rows, &mut notes);
         notes.iter().any(|note| note.contains("truncated"))
     });
     let before = rows.len();
-    let mut child = stranger_under_tap(&path, address);
-    wait_until("it has another ring", || {
+    let mut child = other_user_under_tap(&path, address);
+    wait_until("the program has a new ring", || {
         round(&mut station, &mut rows, &mut notes);
         rows.len() > before + 5
     });
-    // An agent that comes back goes on with it.
+    // A restarted agent continues with the ring.
     drop(station);
     let capacity = Capacity { records: 1024, slots: 32, small_slots: 0, ready: 1 };
     let mut station = Station::open(&path, capacity, &standing).unwrap();
     let before = rows.len();
-    wait_until("the next agent reads it", || {
+    wait_until("the restarted agent reads the ring", || {
         if let Some(entry) = station.round(&standing) {
             station.commit(&entry);
             standing.apply(&entry, &mut rows);
@@ -222,15 +224,15 @@ fn a_user_affects_only_records_and_ring_of_its_own_processes() {
 
 #[test]
 fn root_loads_no_tap_library_that_another_user_can_replace() {
-    let workspace = Workspace::shared();
-    // Not below a workspace folder that every user may write to.
+    let workspace = Workspace::concurrent();
+    // A folder below one that every user may write to is refused.
     let folder = workspace.path().join("theirs");
     fs::create_dir(&folder).unwrap();
     let library = compiled(&workspace, "foreign", "#include <stdlib.h>\nint main(void) { return 0; }");
     fs::copy(library, folder.join("libyamabiko_tap.so")).unwrap();
     fs::write(folder.join("ring"), "").unwrap();
     for path in [folder.join("libyamabiko_tap.so"), folder.join("ring"), folder.clone()] {
-        std::os::unix::fs::chown(&path, Some(STRANGER), None).unwrap();
+        std::os::unix::fs::chown(&path, Some(OTHER_USER), None).unwrap();
     }
     let option = format!("--agent={}", folder.display());
     let refused = |words: &str| {
@@ -238,7 +240,7 @@ fn root_loads_no_tap_library_that_another_user_can_replace() {
         assert!(output.code != Some(0) && output.stdout.is_empty() && output.stderr.contains(words), "{output}");
     };
     refused("belongs to user 65534");
-    // Root's by now, but everybody may replace what is in it; then the file is another's.
+    // A folder of root that every user may write to, and then a file that belongs to another user.
     std::os::unix::fs::chown(&folder, Some(0), None).unwrap();
     set_mode(&folder, 0o777);
     refused("other users may write to");
@@ -248,19 +250,19 @@ fn root_loads_no_tap_library_that_another_user_can_replace() {
 
 #[test]
 fn the_next_tap_removes_the_folder_of_a_killed_tap() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let at = workspace.file("folder");
     let script = format!("echo $$ $YAMABIKO_TAP > {}; exec sleep 1000", at.display());
     let running = workspace.start(&["tap", "--no-save", "--", "sh", "-c", &script]);
-    wait_until("it runs", || fs::read_to_string(&at).is_ok_and(|text| text.ends_with('\n')));
+    wait_until("the program runs", || fs::read_to_string(&at).is_ok_and(|text| text.ends_with('\n')));
     let text = fs::read_to_string(&at).unwrap();
     let (child, folder) = text.trim_end().split_once(' ').unwrap();
     let (child, folder): (i32, PathBuf) = (child.parse().unwrap(), folder.into());
     running.signal(Signal::SIGKILL);
     running.finish();
-    assert!(folder.exists(), "the program goes on with it");
+    assert!(folder.exists(), "the program still uses the folder");
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(child), Signal::SIGKILL).unwrap();
-    wait_until("it is gone", || !Path::new(&format!("/proc/{child}/maps")).exists());
+    wait_until("the program has exited", || !Path::new(&format!("/proc/{child}/maps")).exists());
     workspace.run(&["tap", "--no-save", "--", "true"]).success();
     assert!(!folder.exists());
 }

@@ -1,4 +1,4 @@
-//! A server from its start to its end: what it refuses, what it says, certificates read again, two ways to stop.
+//! `serve` from start to end: refused options, messages, reloaded certificates, two ways to stop.
 
 use std::fs;
 use std::io::Read as _;
@@ -10,12 +10,12 @@ use crate::support::serving::Serving;
 use crate::support::tls::{Authority, Certificate};
 use crate::support::workspace::{Workspace, str_of, wait_until};
 
-const BIG: usize = 20 << 20;
+const BIG_PAGE_BYTES: usize = 20 << 20;
 
 /// A workspace with a page larger than all socket buffers.
 fn workspace() -> Workspace {
-    let workspace = Workspace::shared();
-    fs::write(workspace.www().join("big.bin"), vec![b'b'; BIG]).unwrap();
+    let workspace = Workspace::concurrent();
+    fs::write(workspace.www().join("big.bin"), vec![b'b'; BIG_PAGE_BYTES]).unwrap();
     workspace
 }
 
@@ -25,7 +25,7 @@ fn with_tls(workspace: &Workspace, certificate: &Certificate) -> Serving {
 
 #[test]
 fn contradictory_serve_options_are_refused() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let www = workspace.www();
     let refuse = |options: &[&str], words: &[&str]| {
         let arguments: Vec<&str> = ["serve"].into_iter().chain(options.iter().copied()).collect();
@@ -63,17 +63,17 @@ fn a_stopped_server_finishes_responses_in_progress() {
     let serving = Serving::start(&workspace, &[]);
     let (mut busy, mut idle) = (serving.connect(), serving.connect());
     assert_eq!(idle.get("/10k.bin", "").unwrap().body.len(), 10 << 10);
-    // The response has begun when its head has arrived; its end is far beyond the socket buffers.
+    // The client has read the response's head; the body exceeds the socket buffers by far.
     std::io::Write::write_all(&mut busy.stream, b"GET /big.bin HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
     busy.stream.read_exact(&mut [0; 1]).unwrap();
     serving.running.signal(Signal::SIGTERM);
     // Idle connections are closed, and new ones are refused.
     assert_eq!(idle.stream.read(&mut [0; 1]).unwrap(), 0);
-    wait_until("nothing new is accepted", || TcpStream::connect(serving.address).is_err());
+    wait_until("new connections are refused", || TcpStream::connect(serving.address).is_err());
     let mut rest = Vec::new();
     busy.stream.read_to_end(&mut rest).unwrap();
     let head = rest.windows(4).position(|window| window == b"\r\n\r\n").unwrap() + 4;
-    assert_eq!(rest.len() - head, BIG);
+    assert_eq!(rest.len() - head, BIG_PAGE_BYTES);
     drop(busy);
     let output = serving.running.finish().success();
     assert!(output.stderr.contains("served 2 requests in ") && output.stderr.contains("0 cut short"), "{output}");
@@ -89,15 +89,15 @@ fn a_second_signal_and_the_stop_time_end_the_server() {
         busy.stream.read_exact(&mut [0; 1]).unwrap();
         serving.running.signal(Signal::SIGINT);
         if again {
-            wait_until("nothing new is accepted", || TcpStream::connect(serving.address).is_err());
-            assert!(!serving.running.ended(), "an answer is under way");
+            wait_until("new connections are refused", || TcpStream::connect(serving.address).is_err());
+            assert!(!serving.running.ended(), "the server waits for a response in progress");
             serving.running.signal(Signal::SIGINT);
         }
         let output = serving.running.finish().success();
         assert!(output.stderr.contains("1 cut short"), "{output}");
         let mut rest = Vec::new();
         let _ = busy.stream.read_to_end(&mut rest);
-        assert!(rest.len() < BIG, "{} bytes", rest.len());
+        assert!(rest.len() < BIG_PAGE_BYTES, "{} bytes", rest.len());
     }
 }
 
@@ -108,23 +108,25 @@ fn sighup_reloads_the_certificate() {
     let (first, second) = (old.sign(&["server"], 2090), new.sign(&["server"], 2090));
     let serving = with_tls(&workspace, &first);
     assert!(serving.running.stderr().contains("on https://"), "{}", serving.running.stderr());
-    let mut kept = serving.connect_tls(&old.file(), "server");
-    assert_eq!(kept.get("/10k.bin", "").unwrap().status(), 200);
+    let mut open_before = serving.connect_tls(&old.file(), "server");
+    assert_eq!(open_before.get("/10k.bin", "").unwrap().status(), 200);
     fs::copy(&second.cert, &first.cert).unwrap();
     fs::write(&first.key, "no key").unwrap();
     serving.running.signal(Signal::SIGHUP);
-    wait_until("it says that it cannot", || serving.running.stderr().contains("the certificate stays as it was"));
+    wait_until("the server reports that it cannot reload the certificate", || {
+        serving.running.stderr().contains("the certificate stays as it was")
+    });
     assert!(serving.connect_tls(&old.file(), "server").get("/10k.bin", "").is_ok());
     fs::copy(&second.key, &first.key).unwrap();
     serving.running.signal(Signal::SIGHUP);
-    wait_until("it says that it did", || serving.running.stderr().contains("are read again"));
+    wait_until("the server reports the reload", || serving.running.stderr().contains("are read again"));
     assert_eq!(serving.connect_tls(&new.file(), "server").get("/10k.bin", "").unwrap().status(), 200);
     assert!(serving.connect_tls(&old.file(), "server").get("/10k.bin", "").is_err());
-    // Connections that were there go on.
-    assert_eq!(kept.get("/100k.bin", "").unwrap().body, fs::read(workspace.www().join("100k.bin")).unwrap());
+    // Open connections continue.
+    assert_eq!(open_before.get("/100k.bin", "").unwrap().body, fs::read(workspace.www().join("100k.bin")).unwrap());
     serving.running.signal(Signal::SIGTERM);
-    // The end is marked inside TLS.
-    assert_eq!(kept.stream.read(&mut [0; 1]).unwrap(), 0);
+    // The server sends close_notify.
+    assert_eq!(open_before.stream.read(&mut [0; 1]).unwrap(), 0);
     serving.running.finish().success();
 }
 
@@ -136,7 +138,7 @@ fn large_files_arrive_completely_over_tls() {
     let mut client = serving.connect_tls(&authority.file(), "server");
     for _ in 0..2 {
         let big = client.get("/big.bin", "").unwrap();
-        assert!(big.body.len() == BIG && big.body.iter().all(|&byte| byte == b'b'));
+        assert!(big.body.len() == BIG_PAGE_BYTES && big.body.iter().all(|&byte| byte == b'b'));
         assert_eq!(client.get("/10k.bin", "").unwrap().body, fs::read(workspace.www().join("10k.bin")).unwrap());
     }
 }
@@ -146,7 +148,7 @@ fn an_expired_certificate_is_served_with_a_warning() {
     let workspace = workspace();
     let authority = Authority::new(&workspace, "authority");
     let serving = with_tls(&workspace, &authority.sign(&["server"], 2021));
-    let said = serving.running.stderr();
-    assert!(said.contains("warning: ") && said.contains("the certificate expired"), "{said}");
+    let stderr = serving.running.stderr();
+    assert!(stderr.contains("warning: ") && stderr.contains("the certificate expired"), "{stderr}");
     assert!(serving.connect_tls(&authority.file(), "server").get("/10k.bin", "").is_err());
 }

@@ -1,4 +1,4 @@
-//! The log of `serve`: an access log that this program's own readers accept, its rotation, the totals.
+//! The log of `serve`: an access log that `bench --replay` accepts, its rotation, the totals.
 
 use std::fs;
 use std::io::Write as _;
@@ -16,21 +16,21 @@ fn lines_of(path: &Path) -> Vec<String> {
 
 #[test]
 fn the_access_log_of_serve_can_be_replayed() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let log = workspace.file("access.log");
     let serving = Serving::start(&workspace, &["--log", str_of(&log), "--log-format", "extended"]);
     let mut client = serving.connect();
     client.get("/10k.bin", "Referer: http://a/\"b\\\r\nUser-Agent: \u{e9} x\r\n").unwrap();
     client.get("/none?q=%22", "").unwrap();
     client.stream.write_all(b"no HTTP at all\r\n\r\n").unwrap();
-    // What is noted is written a second later at most, however idle the server is.
+    // Log lines are written within a second, also by an idle server.
     wait_until("three lines are in the log", || lines_of(&log).len() == 3);
     let lines = lines_of(&log);
     let first = parse_combined(&lines[0]).unwrap();
     assert_eq!((&*first.client, &*first.method, &*first.target), ("127.0.0.1", "GET", "/10k.bin"));
     assert_eq!((first.status, first.bytes, first.is_fine), (Some(200), Some(10 << 10), false));
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as i128;
-    assert!((now - first.at_unix_ns).abs() < 3_600_000_000_000, "{} is not now", lines[0]);
+    assert!((now - first.at_unix_ns).abs() < 3_600_000_000_000, "the time in {} is the current time", lines[0]);
     assert!(
         lines[0].contains("\"http://a/\\\"b\\\\\" \"\\xc3\\xa9 x\" ") && lines[0].ends_with(" - - complete"),
         "{}",
@@ -45,37 +45,37 @@ fn the_access_log_of_serve_can_be_replayed() {
     let document = workspace.run(&["bench", &url, "--replay", str_of(&log), "--no-save", "--json"]).json();
     let replay = &document["load"]["replay"];
     assert_eq!((replay["lines"].as_u64(), replay["requests_logged"].as_u64()), (Some(3), Some(2)), "{replay}");
-    wait_until("the replay is logged too", || lines_of(&log).len() == 5);
+    wait_until("the replayed requests are logged", || lines_of(&log).len() == 5);
     assert_eq!(parse_combined(&lines_of(&log)[3]).unwrap().target, "/10k.bin");
 }
 
 #[test]
 fn sighup_reopens_a_rotated_log() {
-    let workspace = Workspace::shared();
-    let (log, moved) = (workspace.file("access.log"), workspace.file("access.log.1"));
+    let workspace = Workspace::concurrent();
+    let (log, rotated) = (workspace.file("access.log"), workspace.file("access.log.1"));
     let serving = Serving::start(&workspace, &["--log", str_of(&log), "--log-anonymous"]);
     let mut client = serving.connect();
     client.get("/10k.bin?one", "").unwrap();
-    wait_until("the first line is there", || lines_of(&log).len() == 1);
-    fs::rename(&log, &moved).unwrap();
+    wait_until("the first line is written", || lines_of(&log).len() == 1);
+    fs::rename(&log, &rotated).unwrap();
     serving.running.signal(Signal::SIGHUP);
-    wait_until("the log is opened anew", || serving.running.stderr().contains("opened anew"));
+    wait_until("the log is reopened", || serving.running.stderr().contains("opened anew"));
     client.get("/10k.bin?two", "").unwrap();
     drop(client);
     let status = serving.connect().get("/-/status", "").unwrap();
     let document: serde_json::Value = serde_json::from_slice(&status.body).unwrap();
     assert_eq!(document["requests"]["by_kind"]["static"]["2xx"], 2);
     serving.running.signal(Signal::SIGTERM);
-    let said = serving.running.finish().success().stderr;
-    assert!(said.contains("served 3 requests"), "{said}");
-    let (old, new) = (lines_of(&moved), lines_of(&log));
+    let stderr = serving.running.finish().success().stderr;
+    assert!(stderr.contains("served 3 requests"), "{stderr}");
+    let (old, new) = (lines_of(&rotated), lines_of(&log));
     assert!(old.len() == 1 && old[0].starts_with("127.0.0.0 ") && old[0].contains("?one"), "{old:?}");
     assert!(new.len() == 2 && new[0].contains("?two") && new[1].contains("/-/status"), "{new:?}");
 }
 
 #[test]
 fn ineffective_log_and_cache_options_are_refused() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let www = workspace.www();
     let www = str_of(&www);
     let refuse = |options: &[&str], words: &[&str]| {

@@ -1,5 +1,5 @@
-//! The server's protocol, tested by other programs (curl, ab) and by our own client. The cases of
-//! crates/serve/src/tests/rfc.txt as far as curl can send them, and common uses of these programs.
+//! The server's protocol, tested with other programs (curl, ab) and with `bench`: the cases of
+//! crates/serve/src/tests/rfc.txt that curl can send, and common uses of these programs.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -10,8 +10,8 @@ use crate::table::Case;
 
 /// A workspace with the table's files and a server of them.
 fn served() -> (Workspace, Serving) {
-    let workspace = Workspace::shared();
-    crate::table::create_files(&workspace.www());
+    let workspace = Workspace::concurrent();
+    crate::table::furnish(&workspace.www());
     let serving = Serving::start(&workspace, &[]);
     (workspace, serving)
 }
@@ -22,7 +22,7 @@ impl Serving {
     }
 }
 
-/// Runs another program to its end; it must succeed. Its output is returned as bytes.
+/// Runs another program, which must succeed; returns its stdout.
 fn other(program: &str, arguments: &[&str]) -> Vec<u8> {
     let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
     let output = output.unwrap_or_else(|error| panic!("{program}: {error}; `cargo xtask packages` installs it"));
@@ -34,20 +34,20 @@ fn curl(arguments: &[&str]) -> Vec<u8> {
     other("curl", &[&["--silent", "--show-error", "--noproxy", "*"], arguments].concat())
 }
 
-/// What `-w` prints of a transfer whose content goes elsewhere.
-fn curl_says(what: &str, arguments: &[&str]) -> String {
+/// The output of curl's `-w` for a transfer whose content is discarded.
+fn curl_write_out(what: &str, arguments: &[&str]) -> String {
     String::from_utf8(curl(&[&["-o", "/dev/null", "-w", what], arguments].concat())).unwrap()
 }
 
-struct Answer {
+struct Response {
     head: String,
     content: Vec<u8>,
 }
 
-impl Answer {
-    fn of(bytes: &[u8]) -> Answer {
-        let end = bytes.windows(4).position(|window| window == b"\r\n\r\n").expect("a head") + 4;
-        Answer { head: String::from_utf8(bytes[..end].to_vec()).unwrap(), content: bytes[end..].to_vec() }
+impl Response {
+    fn of(bytes: &[u8]) -> Response {
+        let end = bytes.windows(4).position(|window| window == b"\r\n\r\n").expect("the response has a head") + 4;
+        Response { head: String::from_utf8(bytes[..end].to_vec()).unwrap(), content: bytes[end..].to_vec() }
     }
 
     fn field(&self, name: &str) -> Option<&str> {
@@ -55,7 +55,7 @@ impl Answer {
     }
 }
 
-/// A case of the table as curl sends it.
+/// Sends a case of the table by curl and checks the response.
 fn by_curl(case: &Case, serving: &Serving) {
     let (method, target) = case.lines[0].split_once(' ').unwrap();
     let url = serving.url("/");
@@ -68,22 +68,22 @@ fn by_curl(case: &Case, serving: &Serving) {
         arguments.extend(["--header", field]);
     }
     arguments.push(&url);
-    let answer = Answer::of(&curl(&arguments));
-    assert!(answer.head.starts_with(&format!("HTTP/1.1 {} ", case.status())), "{case}\n{}", answer.head);
+    let response = Response::of(&curl(&arguments));
+    assert!(response.head.starts_with(&format!("HTTP/1.1 {} ", case.status())), "{case}\n{}", response.head);
     for expected in &case.expected[1..] {
-        case.check(expected, |name| answer.field(name), &answer.content);
+        case.check(expected, |name| response.field(name), &response.content);
     }
 }
 
 #[test]
 fn curl_gets_the_responses_of_the_rfc_table() {
     let (_room, serving) = served();
-    let etag = curl_says("%header{etag}", &[&serving.url("/digits.txt")]);
+    let etag = curl_write_out("%header{etag}", &[&serving.url("/digits.txt")]);
     let etag = if etag.starts_with('"') {
         etag
     } else {
-        // Older than 7.84: it does not know that variable.
-        Answer::of(&curl(&["--include", &serving.url("/digits.txt")])).field("ETag").unwrap().to_owned()
+        // curl before 7.84 does not have this variable.
+        Response::of(&curl(&["--include", &serving.url("/digits.txt")])).field("ETag").unwrap().to_owned()
     };
     let cases = crate::table::cases(&etag);
     let by_lines: Vec<&Case> = cases.iter().filter(|case| !case.lines.is_empty()).collect();
@@ -105,19 +105,19 @@ fn curl_requests_ranges_resumes_and_revalidates() {
         assert!(several.windows(10).any(|window| window == part));
     }
     // An interrupted download is resumed.
-    let begun = workspace.file("begun");
-    fs::write(&begun, &page[..40_000]).unwrap();
-    curl(&["--continue-at", "-", "--output", str_of(&begun), &url]);
-    assert!(fs::read(&begun).unwrap() == page, "resumed wrongly");
-    // curl sends the date of a file it has.
+    let partial = workspace.file("partial");
+    fs::write(&partial, &page[..40_000]).unwrap();
+    curl(&["--continue-at", "-", "--output", str_of(&partial), &url]);
+    assert!(fs::read(&partial).unwrap() == page, "the resumed file is complete");
+    // curl sends the date of an existing file.
     let digits = serving.url("/digits.txt");
     let have = workspace.file("have");
     curl(&["--remote-time", "--output", str_of(&have), &digits]);
-    assert_eq!(curl_says("%{http_code}", &["--time-cond", str_of(&have), &digits]), "304");
-    assert_eq!(curl_says("%{http_code}", &["--time-cond", "Sat, 05 Nov 1994 08:49:37 GMT", &digits]), "200");
+    assert_eq!(curl_write_out("%{http_code}", &["--time-cond", str_of(&have), &digits]), "304");
+    assert_eq!(curl_write_out("%{http_code}", &["--time-cond", "Sat, 05 Nov 1994 08:49:37 GMT", &digits]), "200");
     let tag = workspace.file("tag");
     curl(&["--etag-save", str_of(&tag), "--output", "/dev/null", &digits]);
-    assert_eq!(curl_says("%{http_code}", &["--etag-compare", str_of(&tag), &digits]), "304");
+    assert_eq!(curl_write_out("%{http_code}", &["--etag-compare", str_of(&tag), &digits]), "304");
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn curl_decompresses_precompressed_files() {
     let url = serving.url("/long.txt");
     assert_eq!(curl(&[&url]), text.as_bytes());
     assert_eq!(curl(&["--compressed", &url]), text.as_bytes());
-    let size = |arguments: &[&str]| -> usize { curl_says("%{size_download}", arguments).parse().unwrap() };
+    let size = |arguments: &[&str]| -> usize { curl_write_out("%{size_download}", arguments).parse().unwrap() };
     assert_eq!(size(&[&url]), text.len());
     assert!(size(&["--header", "Accept-Encoding: gzip", &url]) < text.len() / 10);
 }
@@ -143,8 +143,8 @@ fn curl_reuses_one_connection_for_many_files() {
     for url in &urls {
         arguments.extend(["-o", "/dev/null", url]);
     }
-    let said = String::from_utf8(other("curl", &arguments)).unwrap();
-    assert_eq!(said, "200 1,200 0,301 0,404 0,200 0,");
+    let output = String::from_utf8(other("curl", &arguments)).unwrap();
+    assert_eq!(output, "200 1,200 0,301 0,404 0,200 0,");
 }
 
 /// A figure of ab's report.
@@ -164,8 +164,8 @@ fn apachebench_counts_no_failure() {
             assert_eq!(Some(requests), options[1].parse().ok(), "{report}");
             assert_eq!(figure(report, "Failed requests:"), Some(0), "{report}");
             assert_eq!(figure(report, "Non-2xx responses:"), None, "{report}");
-            let kept = options.contains(&"-k").then_some(requests);
-            assert_eq!(figure(report, "Keep-Alive requests:"), kept, "{report}");
+            let expected = options.contains(&"-k").then_some(requests);
+            assert_eq!(figure(report, "Keep-Alive requests:"), expected, "{report}");
             let content = if options.contains(&"-i") { 0 } else { requests * 10_240 };
             assert_eq!(figure(report, "HTML transferred:"), Some(content), "{report}");
         }

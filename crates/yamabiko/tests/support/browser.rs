@@ -21,15 +21,15 @@ use serde_json::{Value, json};
 
 use super::workspace::{Running, TEST_TIMEOUT, Workspace};
 
-/// Chromium without a window. It and all its processes end with this.
+/// Headless Chromium. Dropping this ends all its processes.
 pub struct Browser {
     running: Running,
-    says: File,
-    hears: Receiver<Value>,
+    commands: File,
+    messages: Receiver<Value>,
     next: u64,
 }
 
-/// One tab of it.
+/// One browser tab.
 pub struct Tab<'a> {
     browser: &'a mut Browser,
     session: String,
@@ -38,7 +38,7 @@ pub struct Tab<'a> {
 }
 
 impl Browser {
-    /// Starts it with its own profile in the workspace.
+    /// Starts the browser with a profile in the workspace.
     pub fn start(workspace: &Workspace) -> Browser {
         let folder = workspace.file("browser");
         fs::create_dir_all(&folder).unwrap();
@@ -46,7 +46,8 @@ impl Browser {
         for pipe in [&to, &from] {
             mkfifo(pipe, Mode::from_bits_truncate(0o600)).unwrap();
         }
-        // The shell gives it the descriptors that it looks for, 3 to read and 4 to write, and becomes it.
+        // Chromium reads commands from descriptor 3 and writes to descriptor 4. The shell opens both and then executes
+        // Chromium.
         let mut command = Command::new("/bin/sh");
         command.arg("-c").arg("exec \"$@\" 3<\"$TO\" 4>\"$FROM\"").arg("sh");
         command.args(["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync"]);
@@ -56,43 +57,43 @@ impl Browser {
         command.arg(format!("--user-data-dir={}", folder.join("profile").display()));
         command.env("TO", &to).env("FROM", &from).stdin(Stdio::null()).process_group(0);
         let running = workspace.start_command(command);
-        // In the order in which the shell opens the other ends.
-        let says = OpenOptions::new().write(true).open(&to).unwrap();
-        let answers = BufReader::new(File::open(&from).unwrap());
-        let (tell, hears) = channel();
+        // In the same order as the shell, since opening a FIFO waits for its other end.
+        let commands = OpenOptions::new().write(true).open(&to).unwrap();
+        let responses = BufReader::new(File::open(&from).unwrap());
+        let (sender, messages) = channel();
         thread::spawn(move || {
-            for message in answers.split(0) {
+            for message in responses.split(0) {
                 let Ok(message) = message else { return };
                 let Ok(message) = serde_json::from_slice(&message) else { continue };
-                if tell.send(message).is_err() {
+                if sender.send(message).is_err() {
                     return;
                 }
             }
         });
-        Browser { running, says, hears, next: 0 }
+        Browser { running, commands, messages, next: 0 }
     }
 
     /// Opens a tab of this size in CSS pixels, dark or light.
     pub fn tab(&mut self, width: u32, height: u32, is_dark: bool) -> Tab<'_> {
-        let target = self.ask(None, "Target.createTarget", json!({ "url": "about:blank" }), &mut Vec::new());
+        let target = self.call(None, "Target.createTarget", json!({ "url": "about:blank" }), &mut Vec::new());
         let target = target["targetId"].as_str().unwrap().to_owned();
         let attach = json!({ "targetId": target, "flatten": true });
-        let session = self.ask(None, "Target.attachToTarget", attach, &mut Vec::new());
+        let session = self.call(None, "Target.attachToTarget", attach, &mut Vec::new());
         let session = session["sessionId"].as_str().unwrap().to_owned();
         let mut tab = Tab { browser: self, session, target, events: Vec::new() };
         for domain in ["Page", "Runtime", "Network", "Log"] {
-            tab.ask(&format!("{domain}.enable"), json!({}));
+            tab.call(&format!("{domain}.enable"), json!({}));
         }
         tab.resize(width, height);
         let scheme = if is_dark { "dark" } else { "light" };
-        tab.ask(
+        tab.call(
             "Emulation.setEmulatedMedia",
             json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] }),
         );
         tab
     }
 
-    fn ask(&mut self, session: Option<&str>, method: &str, parameters: Value, events: &mut Vec<Value>) -> Value {
+    fn call(&mut self, session: Option<&str>, method: &str, parameters: Value, events: &mut Vec<Value>) -> Value {
         self.next += 1;
         let mut message = json!({ "id": self.next, "method": method, "params": parameters });
         if let Some(session) = session {
@@ -100,12 +101,12 @@ impl Browser {
         }
         let mut bytes = message.to_string().into_bytes();
         bytes.push(0);
-        self.says.write_all(&bytes).unwrap();
+        self.commands.write_all(&bytes).unwrap();
         let deadline = Instant::now() + TEST_TIMEOUT;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            let heard = self.hears.recv_timeout(left);
-            let message = heard.unwrap_or_else(|_| panic!("no answer to {method}: {}", self.running.stderr()));
+            let received = self.messages.recv_timeout(left);
+            let message = received.unwrap_or_else(|_| panic!("no response to {method}: {}", self.running.stderr()));
             if message["id"] == self.next {
                 assert!(message.get("error").is_none(), "{method}: {message}");
                 return message["result"].clone();
@@ -119,41 +120,41 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // Its helpers are of its group; those that are gone already are as good.
+        // The helper processes are in the browser's process group. An error means that they have exited.
         let _ = killpg(Pid::from_raw(self.running.pid()), Signal::SIGKILL);
     }
 }
 
 impl Tab<'_> {
-    /// Goes to a page.
+    /// Opens a page and waits until it is complete.
     pub fn open(&mut self, url: &str) {
-        let answer = self.ask("Page.navigate", json!({ "url": url }));
-        assert!(answer.get("errorText").is_none(), "{url}: {answer}");
+        let response = self.call("Page.navigate", json!({ "url": url }));
+        assert!(response.get("errorText").is_none(), "{url}: {response}");
         self.wait_for("document.readyState === 'complete' && location.protocol !== 'about:'");
     }
 
-    /// The value of an expression.
+    /// The value of a JavaScript expression.
     pub fn value(&mut self, expression: &str) -> Value {
-        let ask = json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
-        let answer = self.ask("Runtime.evaluate", ask);
-        assert!(answer.get("exceptionDetails").is_none(), "{expression}: {answer}");
-        answer["result"]["value"].clone()
+        let parameters = json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
+        let response = self.call("Runtime.evaluate", parameters);
+        assert!(response.get("exceptionDetails").is_none(), "{expression}: {response}");
+        response["result"]["value"].clone()
     }
 
-    /// Waits until an expression is true.
+    /// Waits until a JavaScript expression is true.
     pub fn wait_for(&mut self, expression: &str) {
         let deadline = Instant::now() + TEST_TIMEOUT;
         while self.value(&format!("!!({expression})")) != true {
             let page = || "document.body.innerText.slice(0, 2000)";
-            assert!(Instant::now() < deadline, "waited in vain for {expression}\n{}", self.value(page()));
+            assert!(Instant::now() < deadline, "timeout waiting for {expression}\n{}", self.value(page()));
             thread::sleep(Duration::from_millis(50));
         }
     }
 
-    /// Another size, as of another device.
+    /// Sets the size of the viewport in CSS pixels; below 500 as a mobile device.
     pub fn resize(&mut self, width: u32, height: u32) {
         let metrics = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500 });
-        self.ask("Emulation.setDeviceMetricsOverride", metrics);
+        self.call("Emulation.setDeviceMetricsOverride", metrics);
     }
 
     /// Presses a key, such as `Tab`.
@@ -161,28 +162,29 @@ impl Tab<'_> {
         let code = if key == "Tab" { 9 } else { 13 };
         for kind in ["rawKeyDown", "keyUp"] {
             let event = json!({ "type": kind, "key": key, "code": key, "windowsVirtualKeyCode": code });
-            self.ask("Input.dispatchKeyEvent", event);
+            self.call("Input.dispatchKeyEvent", event);
         }
         if key == "Enter" {
-            self.ask("Input.dispatchKeyEvent", json!({ "type": "char", "key": "Enter", "text": "\r" }));
+            self.call("Input.dispatchKeyEvent", json!({ "type": "char", "key": "Enter", "text": "\r" }));
         }
     }
 
-    /// The page as PNG: what is on the screen, or from its top to its foot.
-    pub fn shoot(&mut self, path: &Path, whole: bool) {
-        let answer = self.ask("Page.captureScreenshot", json!({ "format": "png", "captureBeyondViewport": whole }));
-        fs::write(path, STANDARD.decode(answer["data"].as_str().unwrap()).unwrap()).unwrap();
+    /// Writes the page as PNG: the visible part, or with `full_page` from top to bottom.
+    pub fn screenshot(&mut self, path: &Path, full_page: bool) {
+        let response =
+            self.call("Page.captureScreenshot", json!({ "format": "png", "captureBeyondViewport": full_page }));
+        fs::write(path, STANDARD.decode(response["data"].as_str().unwrap()).unwrap()).unwrap();
     }
 
-    /// What the page's scripts and the browser complained of.
-    pub fn complaints(&mut self) -> Vec<String> {
+    /// Exceptions, console messages and log entries of the page and the browser.
+    pub fn errors_and_warnings(&mut self) -> Vec<String> {
         self.value("1");
         let of = |event: &Value| -> Option<String> {
-            let said = &event["params"];
+            let parameters = &event["params"];
             match event["method"].as_str()? {
-                "Runtime.exceptionThrown" => Some(said["exceptionDetails"].to_string()),
-                "Runtime.consoleAPICalled" => Some(said["args"].to_string()),
-                "Log.entryAdded" => Some(said["entry"].to_string()),
+                "Runtime.exceptionThrown" => Some(parameters["exceptionDetails"].to_string()),
+                "Runtime.consoleAPICalled" => Some(parameters["args"].to_string()),
+                "Log.entryAdded" => Some(parameters["entry"].to_string()),
                 _ => None,
             }
         };
@@ -197,9 +199,9 @@ impl Tab<'_> {
     }
 
     /// Sends a command of this tab's session.
-    pub fn ask(&mut self, method: &str, parameters: Value) -> Value {
+    pub fn call(&mut self, method: &str, parameters: Value) -> Value {
         let session = self.session.clone();
-        self.browser.ask(Some(&session), method, parameters, &mut self.events)
+        self.browser.call(Some(&session), method, parameters, &mut self.events)
     }
 }
 
@@ -207,7 +209,7 @@ impl Drop for Tab<'_> {
     fn drop(&mut self) {
         if !thread::panicking() {
             let close = json!({ "targetId": self.target });
-            self.browser.ask(None, "Target.closeTarget", close, &mut Vec::new());
+            self.browser.call(None, "Target.closeTarget", close, &mut Vec::new());
         }
     }
 }

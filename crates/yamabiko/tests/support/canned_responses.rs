@@ -1,11 +1,11 @@
-//! A small server with arbitrary responses, in the test process.
+//! An HTTP server in the test process that sends prepared responses.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
-/// A server that responds to each request by a function of its number; `None` closes. It stores the requests. Its
-/// threads end with the test process.
+/// A server whose response is a function of the request's number; for `None` it closes the connection. It stores the
+/// heads of all requests. Its threads end with the test process.
 pub struct Server {
     /// Where it listens.
     pub address: SocketAddr,
@@ -13,36 +13,36 @@ pub struct Server {
 }
 
 /// All bytes of a response, by the number of its request.
-pub type Answer = fn(usize) -> Option<Vec<u8>>;
+pub type ResponseFunction = fn(usize) -> Option<Vec<u8>>;
 
 impl Server {
-    /// On its own loopback port.
-    pub fn start(answer: Answer) -> Server {
+    /// Starts the server on a free loopback port.
+    pub fn start(respond: ResponseFunction) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let heads = Arc::new(Mutex::new(Vec::new()));
-        let kept = Arc::clone(&heads);
+        let stored = Arc::clone(&heads);
         std::thread::spawn(move || {
             for stream in listener.incoming() {
-                let kept = Arc::clone(&kept);
-                std::thread::spawn(move || serve(stream.unwrap(), answer, &kept));
+                let stored = Arc::clone(&stored);
+                std::thread::spawn(move || serve(stream.unwrap(), respond, &stored));
             }
         });
         Server { address, heads }
     }
 
-    /// A page of it.
+    /// The URL of a page of the server.
     pub fn url(&self) -> String {
         format!("http://{}/page", self.address)
     }
 
-    /// Heads of the requests so far.
+    /// Heads of the requests received so far.
     pub fn heads(&self) -> Vec<String> {
         self.heads.lock().unwrap().clone()
     }
 }
 
-fn serve(mut stream: TcpStream, answer: Answer, kept: &Mutex<Vec<String>>) {
+fn serve(mut stream: TcpStream, respond: ResponseFunction, stored: &Mutex<Vec<String>>) {
     let mut read = Vec::new();
     let mut buffer = [0; 4096];
     loop {
@@ -65,11 +65,11 @@ fn serve(mut stream: TcpStream, answer: Answer, kept: &Mutex<Vec<String>>) {
         read.drain(..end + body);
         let keep = field("Connection:").is_some_and(|value| value.eq_ignore_ascii_case("keep-alive"));
         let number = {
-            let mut kept = kept.lock().unwrap();
-            kept.push(head);
-            kept.len() - 1
+            let mut stored = stored.lock().unwrap();
+            stored.push(head);
+            stored.len() - 1
         };
-        let Some(bytes) = answer(number) else { return };
+        let Some(bytes) = respond(number) else { return };
         if stream.write_all(&bytes).is_err() || !keep {
             return;
         }

@@ -1,4 +1,4 @@
-//! Handshakes in a capture by tcpdump: an independent measurement of every client's RTT.
+//! TCP handshakes in a capture by tcpdump: an independent measurement of every client's RTT.
 //!
 //! At the server's end a client's RTT is the time from the outgoing SYN-ACK to the ACK that acknowledges it.
 
@@ -10,13 +10,13 @@ use std::path::Path;
 /// One handshake.
 #[derive(Clone, Copy, Debug)]
 pub struct Handshake {
-    /// Who opened the connection.
+    /// Address of the client.
     pub client: Ipv4Addr,
-    /// SYN-ACK to ACK.
+    /// Time from the SYN-ACK to the ACK.
     pub rtt_ns: u64,
 }
 
-/// Every complete handshake of a capture with the client's end in 198.19.0.0/16, unordered.
+/// Every complete handshake of a capture with a client in 198.19.0.0/16, in no order.
 pub fn handshakes(file: &Path) -> Vec<Handshake> {
     let bytes = fs::read(file).unwrap();
     let nanoseconds_a_unit = match u32_at(&bytes, 0) {
@@ -26,29 +26,29 @@ pub fn handshakes(file: &Path) -> Vec<Handshake> {
     };
     assert_eq!(u32_at(&bytes, 20), LINKTYPE_RAW, "a TUN device has no link header");
 
-    // By the client's address and port. Above one second of RTT both ends retransmit although nothing is lost, so the
-    // first SYN-ACK belongs to the first ACK.
+    // SYN-ACKs by the client's address and port. With an RTT above one second both ends retransmit without packet loss,
+    // so the first SYN-ACK belongs to the first ACK.
     let mut waiting: HashMap<(u32, u16), u64> = HashMap::new();
     let mut found = Vec::new();
     let mut at = PCAP_HEADER;
     while at + RECORD_HEADER <= bytes.len() {
         let (seconds, fraction) = (u32_at(&bytes, at), u32_at(&bytes, at + 4));
-        let kept = u32_at(&bytes, at + 8) as usize;
+        let captured_length = u32_at(&bytes, at + 8) as usize;
         at += RECORD_HEADER;
-        let Some(packet) = bytes.get(at..at + kept) else { break };
-        at += kept;
-        let moment_ns = u64::from(seconds) * 1_000_000_000 + u64::from(fraction) * nanoseconds_a_unit;
+        let Some(packet) = bytes.get(at..at + captured_length) else { break };
+        at += captured_length;
+        let at_ns = u64::from(seconds) * 1_000_000_000 + u64::from(fraction) * nanoseconds_a_unit;
         let Some(segment) = Segment::read(packet) else { continue };
         match segment.flags & (SYN | ACK | RST) {
             flags if flags == SYN | ACK => {
-                waiting.entry((segment.destination, segment.destination_port)).or_insert(moment_ns);
+                waiting.entry((segment.destination, segment.destination_port)).or_insert(at_ns);
             }
             flags if flags & RST != 0 => {
                 waiting.remove(&(segment.source, segment.source_port));
             }
             ACK => {
                 if let Some(sent_ns) = waiting.remove(&(segment.source, segment.source_port)) {
-                    found.push(Handshake { client: segment.source.into(), rtt_ns: moment_ns - sent_ns });
+                    found.push(Handshake { client: segment.source.into(), rtt_ns: at_ns - sent_ns });
                 }
             }
             _ => {}
@@ -58,7 +58,7 @@ pub fn handshakes(file: &Path) -> Vec<Handshake> {
     found
 }
 
-/// What of a TCP segment in an IPv4 packet is looked at.
+/// Fields of a TCP segment in an IPv4 packet.
 struct Segment {
     source: u32,
     destination: u32,

@@ -1,5 +1,5 @@
-//! Servers other than web servers, each with its own configuration in the workspace: the start command and the port.
-//! They run as children of the testbed from a folder of the test, not as services of the machine.
+//! Servers other than web servers: configuration files in the workspace, the start command and the port. The servers
+//! run as children of the testbed from a folder of the test, not as services of the machine.
 
 use std::fs;
 use std::os::unix::fs::chown;
@@ -16,16 +16,18 @@ pub struct Daemon {
     pub port: u16,
 }
 
-/// Gives a folder to another user of the machine.
-fn owned_by(path: &Path, name: &str) {
-    let user = User::from_name(name).unwrap().unwrap_or_else(|| panic!("no user {name}: is its package installed?"));
+/// Makes another user the owner of a file or folder.
+fn set_owner(path: &Path, name: &str) {
+    let user = User::from_name(name)
+        .unwrap()
+        .unwrap_or_else(|| panic!("user {name} does not exist: is its package installed?"));
     chown(path, Some(user.uid.as_raw()), Some(user.gid.as_raw())).unwrap();
 }
 
 fn folder(workspace: &Workspace, name: &str, owner: &str) -> String {
     let path = workspace.path().join(name);
     fs::create_dir_all(&path).unwrap();
-    owned_by(&path, owner);
+    set_owner(&path, owner);
     str_of(&path).to_owned()
 }
 
@@ -40,7 +42,7 @@ pub fn dovecot(workspace: &Workspace) -> Daemon {
         let line = format!("{number} of three: every line of this message says so\r\n");
         let text = format!("From: a@server\r\nTo: b@server\r\nSubject: {number}\r\n\r\n{}", line.repeat(400));
         fs::write(&file, text).unwrap();
-        owned_by(&file, "nobody");
+        set_owner(&file, "nobody");
     }
     let text = format!(
         "base_dir = {home}/run\nstate_dir = {home}/state\nlog_path = {home}/log\nprotocols = pop3\nlisten = *\nssl = no\n\
@@ -55,7 +57,7 @@ pub fn dovecot(workspace: &Workspace) -> Daemon {
     Daemon { command: format!("exec dovecot -F -c {}", str_of(&configuration)), port: 1110 }
 }
 
-/// SMTP by postfix, which takes every message and throws it away.
+/// SMTP by postfix, which accepts and discards every message.
 pub fn postfix(workspace: &Workspace) -> Daemon {
     let home = folder(workspace, "postfix", "root");
     folder(workspace, "postfix/etc", "root");
@@ -88,7 +90,7 @@ pub fn postfix(workspace: &Workspace) -> Daemon {
     ];
     fs::write(format!("{home}/etc/main.cf"), main).unwrap();
     fs::write(format!("{home}/etc/master.cf"), services.join("\n") + "\n").unwrap();
-    // It makes the folders of the queue; the master itself stays in front.
+    // `postfix check` makes the folders of the queue. The master process stays in the foreground.
     let command = format!("postfix -c {home}/etc check && exec /usr/lib/postfix/sbin/master -s -c {home}/etc");
     Daemon { command, port: 2525 }
 }
@@ -99,8 +101,8 @@ pub fn sshd(workspace: &Workspace) -> Daemon {
     set_mode(Path::new(&home), 0o700);
     for key in ["host", "key"] {
         let file = format!("{home}/{key}");
-        let made = Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f", &file]).status().unwrap();
-        assert!(made.success());
+        let status = Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f", &file]).status().unwrap();
+        assert!(status.success());
     }
     let public = |key: &str| fs::read_to_string(format!("{home}/{key}.pub")).unwrap();
     fs::write(format!("{home}/authorized"), public("key")).unwrap();
@@ -120,7 +122,7 @@ pub fn redis(workspace: &Workspace) -> Daemon {
     Daemon { command: format!("exec redis-server {options} --dir {home}"), port: 6379 }
 }
 
-/// PostgreSQL with a database of its own, trusting everybody.
+/// PostgreSQL with a new database, without authentication.
 pub fn postgres(workspace: &Workspace) -> Daemon {
     let home = folder(workspace, "postgres", "postgres");
     let versions = fs::read_dir("/usr/lib/postgresql").expect("PostgreSQL is installed").flatten();
@@ -129,10 +131,10 @@ pub fn postgres(workspace: &Workspace) -> Daemon {
         format!("setpriv --reuid postgres --regid postgres --clear-groups {}/{command}", programs.display())
     };
     let initialise = as_user(&format!("initdb -D {home}/data -A trust -N"));
-    let made = Command::new("sh").args(["-c", &format!("{initialise} > {home}/log 2>&1")]).status().unwrap();
-    assert!(made.success(), "{}", fs::read_to_string(format!("{home}/log")).unwrap());
+    let status = Command::new("sh").args(["-c", &format!("{initialise} > {home}/log 2>&1")]).status().unwrap();
+    assert!(status.success(), "{}", fs::read_to_string(format!("{home}/log")).unwrap());
     fs::write(format!("{home}/data/pg_hba.conf"), "host all all all trust\n").unwrap();
-    // Killed with its namespace, it would leave what it has in /dev/shm behind.
+    // A server killed with its namespace would leave files in /dev/shm.
     let memory = "-c dynamic_shared_memory_type=mmap";
     let options =
         format!("-D {home}/data -c listen_addresses=* -c unix_socket_directories={home} -c fsync=off {memory}");

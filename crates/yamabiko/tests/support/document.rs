@@ -1,11 +1,11 @@
-//! Reading a run's JSON document as another program would: by the names of its fields.
+//! Reads a run's JSON document as another program would: by the names of its fields.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-/// What the design promises, part by part; `_ns` parts of type Q and L are looked into as well.
-const PROMISED: [(&str, &str); 10] = [
+/// The required fields of each object. [`assert_fields`] also checks the fields of distributions and gauges.
+const REQUIRED_FIELDS: [(&str, &str); 10] = [
     ("", "schema run validity load path watch server"),
     ("run", "id dir command seed started_at duration_s host"),
     ("validity", "verdict checks"),
@@ -27,8 +27,8 @@ const PROMISED: [(&str, &str); 10] = [
     ("server", "cpu_user_s cpu_system_s cpu_us_per_request rss_bytes_max"),
 ];
 
-/// The permitted additional fields: an unlisted field is an error.
-const BESIDE: [(&str, &str); 10] = [
+/// The permitted additional fields of each object. An unlisted field is an error.
+const OPTIONAL_FIELDS: [(&str, &str); 10] = [
     ("", ""),
     ("run", "warmup_s interrupted recorded"),
     ("validity", ""),
@@ -52,19 +52,19 @@ const BESIDE: [(&str, &str); 10] = [
     ("server", "command cpu_receive_s cpu_receive_interval_s cpu_us_per_request_interval cores throttled_s source tcp"),
 ];
 
-const QUANTILES: &str = "count mean stddev min p50 p75 p90 p95 p99 p99_9 p99_99 max";
-const LEVEL: &str = "mean p50 max";
+const DISTRIBUTION: &str = "count mean stddev min p50 p75 p90 p95 p99 p99_9 p99_99 max";
+const GAUGE: &str = "mean p50 max";
 
-/// Asserts that the document of a run through a path to the testbed's server has the promised fields and no unknown
+/// Asserts that the document of a run through a path to the testbed's server has the required fields and no unknown
 /// ones.
 pub fn assert_fields(document: &Value) {
-    for ((part, promised), (_, beside)) in PROMISED.iter().zip(BESIDE) {
+    for ((part, required), (_, optional)) in REQUIRED_FIELDS.iter().zip(OPTIONAL_FIELDS) {
         for object in parts(document, part) {
             let has: BTreeSet<&str> = object.as_object().unwrap().keys().map(String::as_str).collect();
-            let promised: BTreeSet<&str> = words(promised);
-            let missing: Vec<_> = promised.difference(&has).collect();
+            let required: BTreeSet<&str> = words(required);
+            let missing: Vec<_> = required.difference(&has).collect();
             let unknown: Vec<_> =
-                has.iter().filter(|name| !promised.contains(**name) && !words(beside).contains(**name)).collect();
+                has.iter().filter(|name| !required.contains(**name) && !words(optional).contains(**name)).collect();
             assert!(missing.is_empty() && unknown.is_empty(), "`{part}`: missing {missing:?}, unknown {unknown:?}");
         }
     }
@@ -72,8 +72,8 @@ pub fn assert_fields(document: &Value) {
         for (name, value) in document[part].as_object().unwrap() {
             let expected = match name.as_str() {
                 "connections" if part == "watch" => continue,
-                "in_flight" | "connections" | "backlog" | "sessions" => LEVEL,
-                name if name.ends_with("_ns") => QUANTILES,
+                "in_flight" | "connections" | "backlog" | "sessions" => GAUGE,
+                name if name.ends_with("_ns") => DISTRIBUTION,
                 _ => continue,
             };
             let has: BTreeSet<&str> = value.as_object().unwrap().keys().map(String::as_str).collect();
@@ -83,31 +83,31 @@ pub fn assert_fields(document: &Value) {
     assert_eq!(document["schema"], "yamabiko.run/2");
 }
 
-/// A number by its path, such as `load.response_time_ns.p99`.
+/// A number by the path of its field, such as `load.response_time_ns.p99`.
 pub fn number(document: &Value, path: &str) -> f64 {
     let found = path.split('.').fold(document, |value, name| &value[name]);
     found.as_f64().unwrap_or_else(|| panic!("`{path}` is {found}"))
 }
 
-/// A count by its path.
+/// A count by the path of its field.
 pub fn count(document: &Value, path: &str) -> u64 {
     let found = path.split('.').fold(document, |value, name| &value[name]);
     found.as_u64().unwrap_or_else(|| panic!("`{path}` is {found}"))
 }
 
 /// Asserts that these checks ran and passed.
-pub fn assert_held(document: &Value, names: &[&str]) {
+pub fn assert_checks_passed(document: &Value, names: &[&str]) {
     for name in names {
         let check = check(document, name);
         assert_eq!(check["state"], "ok", "{check}");
     }
 }
 
-/// The same for checks that a busy machine can fail: failed ones must be explained by the run's report of a
-/// disturbance.
-pub fn assert_held_or_disturbed(document: &Value, names: &[&str]) {
+/// Asserts that these checks passed, or that the run reports a disturbance by the machine: a busy machine can fail
+/// them.
+pub fn assert_checks_passed_or_disturbed(document: &Value, names: &[&str]) {
     if names.iter().any(|name| check(document, name)["state"] != "ok") && !disturbed(document) {
-        assert_held(document, names);
+        assert_checks_passed(document, names);
     }
 }
 
@@ -117,26 +117,25 @@ pub fn check<'a>(document: &'a Value, name: &str) -> &'a Value {
     checks.iter().find(|check| check["name"] == name).unwrap_or_else(|| panic!("no check `{name}`"))
 }
 
-/// Names of the checks that did not hold or could not run.
-pub fn broken(document: &Value) -> Vec<&str> {
+/// Names of the checks that failed or could not run.
+pub fn checks_not_ok(document: &Value) -> Vec<&str> {
     let checks = document["validity"]["checks"].as_array().unwrap();
-    let bad = checks.iter().filter(|check| check["state"] == "failed" || check["state"] == "could_not_run");
-    bad.map(|check| check["name"].as_str().unwrap()).collect()
+    let not_ok = checks.iter().filter(|check| check["state"] == "failed" || check["state"] == "could_not_run");
+    not_ok.map(|check| check["name"].as_str().unwrap()).collect()
 }
 
-/// Whether the run reports a disturbance by the machine. Its times are then unreliable, as the run says; its counts are
-/// not.
+/// Whether the run reports a disturbance by the machine. The run's times are then unreliable; its counts are not.
 pub fn disturbed(document: &Value) -> bool {
-    let broken = broken(document);
-    let disturbed = broken.iter().any(|name| MACHINE.contains(name));
+    let not_ok = checks_not_ok(document);
+    let disturbed = not_ok.iter().any(|name| MACHINE_CHECKS.contains(name));
     if disturbed {
-        println!("the machine was disturbed, says the run: {broken:?}");
+        println!("the run reports a disturbed machine: {not_ok:?}");
     }
     disturbed
 }
 
-/// What breaks when the machine is taken away, and others with it.
-const MACHINE: [&str; 6] = [
+/// Checks that fail if other load takes the machine's CPU time; other checks may fail with them.
+const MACHINE_CHECKS: [&str; 6] = [
     "generator_on_time",
     "path_on_time",
     "loop_not_stalled",

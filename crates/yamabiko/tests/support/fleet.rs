@@ -1,19 +1,21 @@
-//! A trial of agents and manager: real processes of both, programs under the agents' taps that write down what they did, and harm.
+//! A trial of agents and manager as real processes: programs under the agents' taps record their own exchanges, while
+//! agents and manager are killed and the network is cut.
 //!
 //! ```text
-//!   agents' network (cut now and then)                                    manager's network
-//!   talker ask ─rings─▶ yamabiko tap agent (killed now and then) ══ veth ══▶ yamabiko tap manager (killed now and then)
-//!      │   ▲  each its own folder and data, some with a wall clock           │
-//!      │   └ talker serve         that is minutes wrong                      ├─▶ days/*/*.parquet ─┐
-//!      ▼                                                                     └─▶ index.sqlite ─────┤
-//!   accounts: what each program knows that it did ────────────────────────────▶ readers/fleet.py: each row once, in its place
+//!   agents' network (cut at times)                                          manager's network
+//!   talker client ─rings─▶ yamabiko tap agent (killed at times) ══ veth ══▶ yamabiko tap manager (killed at times)
+//!      │   ▲   each agent has its own folder and data,                        │
+//!      │   └ talker serve   some a wall clock with an error of minutes        ├─▶ days/*/*.parquet ─┐
+//!      ▼                                                                      └─▶ index.sqlite ─────┤
+//!   accounts: recorded exchanges of each program ────────────────────────────▶ readers/fleet.py ◀────┘
 //! ```
 //!
-//! [`trial::Trial::run`] is all of it. The one who compares is neither of the two: DuckDB and SQLite, from Python. Used by the tests of
-//! `real_fleet` and by `cargo xtask bench fleet`; nothing but std, nix, serde_json and tempfile is needed.
+//! [`trial::Trial::run`] runs a trial. A Python script compares accounts and rows, with DuckDB and SQLite,
+//! independently of agent and manager. The tests of `real_fleet` and `cargo xtask bench fleet` use this module, which
+//! needs only std, nix, serde_json and tempfile.
 
-#[path = "fleet/harm.rs"]
-pub mod harm;
+#[path = "fleet/faults.rs"]
+pub mod faults;
 #[path = "fleet/networks.rs"]
 pub mod networks;
 #[path = "fleet/parties.rs"]
@@ -25,10 +27,10 @@ pub mod trial;
 
 use std::time::Duration;
 
-/// What goes wrong with a trial itself.
-pub type Fault = Box<dyn std::error::Error + Send + Sync>;
-/// Of a trial.
-pub type Result<T> = std::result::Result<T, Fault>;
+/// An error of the trial itself.
+pub type Error = Box<dyn std::error::Error + Send + Sync>;
+/// The result of a step of a trial.
+pub type Result<T> = std::result::Result<T, Error>;
 
-/// Far more than any one step takes, also on a slow and busy machine.
+/// Timeout of each step: far more than a step takes on a slow and busy machine.
 pub const TEST_TIMEOUT: Duration = Duration::from_secs(120);

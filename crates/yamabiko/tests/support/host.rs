@@ -1,5 +1,4 @@
-//! A host of the test and another one: two network namespaces that end with the test, so that this machine's network is
-//! never touched.
+//! Two hosts of a test: network namespaces that end with the test. The machine's own network is never changed.
 //!
 //! ```text
 //!   host: lo, up0 192.0.2.2, 2001:db8::2  ===veth===  remote: lo, r0 192.0.2.9, 192.0.2.10, 2001:db8::9
@@ -13,20 +12,20 @@ use std::process::{Command, Stdio};
 use super::processes::network;
 use super::workspace::{Output, Running, Workspace, wait_until, yamabiko};
 
-/// Addresses of the host besides loopback.
+/// Addresses of the first host, loopback excluded.
 pub const LAN: &str = "192.0.2.2";
 pub const LAN_V6: &str = "2001:db8::2";
-/// Addresses of the other host.
+/// Addresses of the remote host.
 pub const REMOTE: [&str; 2] = ["192.0.2.9", "192.0.2.10"];
 pub const REMOTE_V6: &str = "2001:db8::9";
 
-/// Both, joined.
+/// Both hosts, connected by a veth pair.
 pub struct Hosts {
     pub host: Host,
     pub remote: Host,
 }
 
-/// One network namespace, alive for as long as this.
+/// One network namespace, which exists as long as this value.
 pub struct Host {
     holder: Running,
 }
@@ -62,58 +61,58 @@ impl Host {
         let holder = workspace.start_command(holder);
         let own = fs::read_link("/proc/self/ns/net").unwrap();
         let file = format!("/proc/{}/ns/net", holder.pid());
-        wait_until("the host is there", || fs::read_link(&file).is_ok_and(|network| network != own));
+        wait_until("the host's network namespace exists", || fs::read_link(&file).is_ok_and(|network| network != own));
         Host { holder }
     }
 
-    /// A process in it.
+    /// A process in the host's network.
     pub fn pid(&self) -> i32 {
         self.holder.pid()
     }
 
-    /// A command that will run there.
+    /// A command that runs in the host's network.
     pub fn command(&self, program: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new("nsenter");
         command.args(["-t", &self.pid().to_string(), "-n", "--", program]).args(arguments).stdin(Stdio::null());
         command
     }
 
-    /// The program under test there, to its end.
+    /// Runs the program under test in the host's network and waits for its end.
     pub fn yamabiko(&self, workspace: &Workspace, arguments: &[&str]) -> Output {
         self.start(workspace, arguments).finish()
     }
 
-    /// The program under test there.
+    /// Starts the program under test in the host's network.
     pub fn start(&self, workspace: &Workspace, arguments: &[&str]) -> Running {
         workspace.start_command(self.command(yamabiko().to_str().unwrap(), arguments))
     }
 
-    /// A tool's output there.
-    pub fn say(&self, program: &str, arguments: &[&str]) -> String {
+    /// The output of a tool that runs in the host's network.
+    pub fn output_of(&self, program: &str, arguments: &[&str]) -> String {
         let output = self.command(program, arguments).output().unwrap_or_else(|error| panic!("{program}: {error}"));
         assert!(output.status.success(), "{program} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
     pub fn ip(&self, arguments: &[&str]) -> String {
-        self.say("ip", arguments)
+        self.output_of("ip", arguments)
     }
 
-    /// Asserts that nothing of its network is other than it was.
+    /// Asserts that the host's network is as it was in the snapshot `before`.
     pub fn assert_unchanged(&self, before: &[String]) {
         assert_eq!(self.changes(before), Vec::<String>::new());
     }
 
-    /// What is not as it was: lines that are gone, and lines that have come.
+    /// Differences from the snapshot `before`: removed lines with `-`, new lines with `+`.
     pub fn changes(&self, before: &[String]) -> Vec<String> {
         let now = self.snapshot();
-        let gone = before.iter().filter(|line| !now.contains(line)).map(|line| format!("- {line}"));
-        let come = now.iter().filter(|line| !before.contains(line)).map(|line| format!("+ {line}"));
-        gone.chain(come).collect()
+        let removed = before.iter().filter(|line| !now.contains(line)).map(|line| format!("- {line}"));
+        let added = now.iter().filter(|line| !before.contains(line)).map(|line| format!("+ {line}"));
+        removed.chain(added).collect()
     }
 
-    /// Everything of its network that a program could have changed: devices, addresses, routes, rules, firewall rules
-    /// where the tool for them is there, and every setting.
+    /// Everything of the host's network that a program can change: devices, addresses, routes, rules, firewall rules if
+    /// nft is installed, and every setting.
     pub fn snapshot(&self) -> Vec<String> {
         let mut all = Vec::new();
         for what in ["link", "addr", "rule", "route show table all", "neigh show nud permanent", "netns"] {
@@ -123,7 +122,7 @@ impl Host {
             }
         }
         if self.command("nft", &["--version"]).output().is_ok_and(|output| output.status.success()) {
-            all.extend(self.say("nft", &["list", "ruleset"]).lines().map(|line| format!("nft: {line}")));
+            all.extend(self.output_of("nft", &["list", "ruleset"]).lines().map(|line| format!("nft: {line}")));
         }
         all.extend(self.inside(|| {
             let mut settings = Vec::new();
@@ -133,7 +132,7 @@ impl Host {
         all
     }
 
-    /// Does something on a thread in its network.
+    /// Does `work` on a thread in the host's network.
     fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         let network = fs::File::open(format!("/proc/{}/ns/net", self.pid())).unwrap();
         std::thread::scope(|scope| {
@@ -151,8 +150,8 @@ impl Host {
         devices.lines().any(|line| line.trim_start().starts_with(prefix))
     }
 
-    /// Starts nginx there with these servers (`listen` lines and more) and waits until it listens everywhere. It logs
-    /// to `out/NAME.log`, one line a request: local address and port, and the requested host.
+    /// Starts nginx in the host's network with these servers (`listen` and other lines) and waits until it listens on
+    /// every address. nginx logs to `out/NAME.log`, one line a request: local address and port, and the requested host.
     pub fn nginx(&self, workspace: &Workspace, name: &str, servers: &[&str]) -> Running {
         let prefix = workspace.path().join(name);
         fs::create_dir_all(prefix.join("var")).unwrap();
@@ -174,17 +173,18 @@ impl Host {
         fs::write(&configuration, text).unwrap();
         let arguments = ["-p", prefix.to_str().unwrap(), "-c", configuration.to_str().unwrap()];
         let mut running = workspace.start_command(self.command("nginx", &arguments));
-        let wanted = servers.iter().map(|lines| lines.matches("listen ").count()).sum::<usize>();
+        let expected = servers.iter().map(|lines| lines.matches("listen ").count()).sum::<usize>();
         wait_until("nginx listens", || {
             assert!(!running.ended(), "nginx: {}", running.stderr());
-            // Until it has entered it would show this machine's own.
-            network(running.pid()) == network(self.pid()) && listeners(running.pid()) >= wanted
+            // Before nsenter has entered the namespace, /proc shows the machine's own network.
+            network(running.pid()) == network(self.pid()) && listeners(running.pid()) >= expected
         });
         running
     }
 }
 
-/// Every setting below a folder with its value. Some cannot be read, by anyone; counters are no settings.
+/// Appends every setting below a folder with its value. A setting that cannot be read has an empty value. Counters are
+/// not settings.
 fn read_settings(folder: &Path, into: &mut Vec<String>) {
     let mut entries: Vec<_> = fs::read_dir(folder).unwrap().flatten().map(|entry| entry.path()).collect();
     entries.sort();
@@ -197,7 +197,7 @@ fn read_settings(folder: &Path, into: &mut Vec<String>) {
     }
 }
 
-/// Listening sockets in the network of a process, without those of the workspace's other servers.
+/// Number of listening TCP sockets in the network of a process.
 fn listeners(pid: i32) -> usize {
     let tables = ["tcp", "tcp6"].map(|file| fs::read_to_string(format!("/proc/{pid}/net/{file}")).unwrap_or_default());
     tables.iter().flat_map(|table| table.lines()).filter(|line| line.split_whitespace().nth(3) == Some("0A")).count()

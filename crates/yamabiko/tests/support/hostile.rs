@@ -1,37 +1,37 @@
-//! A web server that misbehaves on request: the path of the URL says how.
+//! A web server that misbehaves on request: the path of the URL selects the fault.
 //!
-//! | path | what it does |
+//! | path | behaviour |
 //! |---|---|
-//! | `/ok/SIZE` | 200, Content-Length, SIZE bytes; keeps the connection |
+//! | `/ok/SIZE` | 200, Content-Length, SIZE bytes; persistent connection |
 //! | `/chunked/SIZE` | the same in chunks of 1000 bytes, with an extension |
 //! | `/trailers` | chunked, with two trailer fields |
 //! | `/close-delimited/SIZE` | no length: the body ends with the connection |
 //! | `/http10` | an HTTP/1.0 response of five bytes, closed |
 //! | `/continue` | 100, 103, then 200 |
 //! | `/switching` | 101, then bytes of another protocol |
-//! | `/204`, `/304` | no body, though the 304 names a length |
+//! | `/204`, `/304` | no body; the 304 has a Content-Length |
 //! | `/status/CODE` | that status, seven bytes |
 //! | `/now-and-then` | 200 and 500 bytes, but every third response is cut short as by `/truncated` |
 //! | `/truncated` | announces 1000 bytes, sends 500, FIN |
 //! | `/rst` | announces 1000 bytes, sends 500, RST |
 //! | `/early-close` | FIN right after the request |
-//! | `/silent` | reads the request and never answers |
-//! | `/stall` | announces 1000 bytes, sends 500, then nothing, connection open |
+//! | `/silent` | reads the request and never responds |
+//! | `/stall` | announces 1000 bytes, sends 500, then nothing; the connection stays open |
 //! | `/slow` | 30 bytes of body, one every 100 ms |
 //! | `/trickle-head` | a head, one byte every 100 ms |
-//! | `/garbage` | bytes that are no HTTP at all |
+//! | `/garbage` | bytes that are not HTTP |
 //! | `/endless-head` | header fields without end |
 //! | `/endless-body` | chunks without end |
 //! | `/huge-headers` | a complete head with 1 MiB of fields |
 //! | `/conflicting-length` | two Content-Length fields that differ |
-//! | `/bad-chunk` | a chunk size that is no number |
-//! | `/extra-bytes` | five bytes announced, more sent, nobody asked |
+//! | `/bad-chunk` | a chunk size that is not a number |
+//! | `/extra-bytes` | five bytes announced, more sent without a request |
 //! | `/unasked` | a response before any request, then nothing; only with [`Hostile::always`] |
 //!
-//! As a proxy it is asked for other servers' URLs: [`Hostile::always`] does the same whatever is asked for.
+//! A proxy is asked for other servers' URLs: with [`Hostile::always`] the requested URL does not matter.
 //!
-//! Anything else is a 404. HEAD is answered without the body. It listens on loopback, with a thread for each
-//! connection, and ends, connections and all, when dropped.
+//! Any other path is a 404. The response to HEAD has no body. The server listens on loopback with one thread for each
+//! connection. Dropping it closes the listener and all connections.
 
 use std::collections::HashMap;
 use std::io::{self, Read as _, Write as _};
@@ -41,7 +41,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// The running server.
+/// The running misbehaving server.
 pub struct Hostile {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -74,7 +74,7 @@ impl Hostile {
         Hostile { address, shared, acceptor: Some(acceptor) }
     }
 
-    /// Where it listens.
+    /// The listening address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -101,13 +101,13 @@ impl Drop for Hostile {
             let mut live = self.shared.live();
             live.ended = true;
             for stream in live.streams.values() {
-                // Fails when the peer reset it: then it has ended already.
+                // An error means that the peer has reset the connection.
                 let _ = stream.shutdown(Shutdown::Both);
             }
             std::mem::take(&mut live.threads)
         };
         self.shared.end.notify_all();
-        // Wakes the acceptor, which then sees that this is the end.
+        // Wakes the acceptor, which then exits.
         let _ = TcpStream::connect(self.address);
         let acceptor = self.acceptor.take();
         for thread in acceptor.into_iter().chain(threads) {
@@ -128,7 +128,7 @@ struct Shared {
     always: Option<&'static str>,
 }
 
-/// What has to be ended.
+/// Connections and threads that the drop ends.
 #[derive(Default)]
 struct Live {
     ended: bool,
@@ -141,7 +141,7 @@ impl Shared {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits, but not beyond the end of the server.
+    /// Sleeps, at most until the server ends.
     fn pause(&self, length: Duration) -> io::Result<()> {
         let (live, _) = self
             .end
@@ -164,9 +164,9 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
         live.threads.retain(|thread| !thread.is_finished());
         let shared = Arc::clone(shared);
         live.threads.push(thread::spawn(move || {
-            // An error is the client going away, or the end: both expected.
+            // An error means that the client or the server has closed the connection: both are expected.
             let _ = converse(&stream, &shared);
-            // Both copies go, the last one closing the connection: with a FIN, or with a RST if input was left.
+            // Closing the last copy of the descriptor sends a FIN, or a RST if unread input remains.
             shared.live().streams.remove(&number);
         }));
     }
@@ -177,7 +177,7 @@ struct Request {
     head_only: bool,
 }
 
-enum Then {
+enum Disposition {
     Keep,
     Close,
 }
@@ -209,15 +209,15 @@ fn converse(stream: &TcpStream, shared: &Shared) -> io::Result<()> {
         }
         shared.requests.fetch_add(1, Ordering::SeqCst);
         io::copy(&mut stream.take(body_length), &mut io::sink())?;
-        if let Then::Close = play(&request, stream, shared)? {
+        if let Disposition::Close = respond(&request, stream, shared)? {
             break;
         }
     }
     Ok(())
 }
 
-/// Plays what the path asks for.
-fn play(request: &Request, stream: &TcpStream, shared: &Shared) -> io::Result<Then> {
+/// Behaves as the requested path selects.
+fn respond(request: &Request, stream: &TcpStream, shared: &Shared) -> io::Result<Disposition> {
     let mut out = stream;
     let path = request.path.strip_prefix('/').unwrap_or_default();
     let (name, argument) = path.split_once('/').unwrap_or((path, ""));
@@ -248,12 +248,12 @@ fn play(request: &Request, stream: &TcpStream, shared: &Shared) -> io::Result<Th
         "close-delimited" => {
             out.write_all(b"HTTP/1.1 200 OK\r\n\r\n")?;
             out.write_all(&body(size))?;
-            return Ok(Then::Close);
+            return Ok(Disposition::Close);
         }
         "http10" => {
             out.write_all(b"HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\n")?;
             out.write_all(&body(5))?;
-            return Ok(Then::Close);
+            return Ok(Disposition::Close);
         }
         "continue" => {
             out.write_all(b"HTTP/1.1 100 Continue\r\n\r\n")?;
@@ -265,12 +265,12 @@ fn play(request: &Request, stream: &TcpStream, shared: &Shared) -> io::Result<Th
             out.write_all(b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: other\r\n\r\n")?;
             out.write_all(b"\x01\x02other protocol\x03")?;
             until_closed(stream)?;
-            return Ok(Then::Close);
+            return Ok(Disposition::Close);
         }
         "204" => out.write_all(b"HTTP/1.1 204 No Content\r\n\r\n")?,
         "304" => out.write_all(b"HTTP/1.1 304 Not Modified\r\nContent-Length: 1000\r\n\r\n")?,
         "status" => {
-            out.write_all(format!("HTTP/1.1 {argument} As Asked\r\nContent-Length: 7\r\n\r\n").as_bytes())?;
+            out.write_all(format!("HTTP/1.1 {argument} As Requested\r\nContent-Length: 7\r\n\r\n").as_bytes())?;
             out.write_all(&body(7))?;
         }
         "now-and-then" if !shared.requests.load(Ordering::SeqCst).is_multiple_of(3) => {
@@ -283,12 +283,12 @@ fn play(request: &Request, stream: &TcpStream, shared: &Shared) -> io::Result<Th
             if name == "stall" {
                 until_closed(stream)?;
             }
-            return Ok(Then::Close);
+            return Ok(Disposition::Close);
         }
-        "early-close" => return Ok(Then::Close),
+        "early-close" => return Ok(Disposition::Close),
         "silent" => {
             until_closed(stream)?;
-            return Ok(Then::Close);
+            return Ok(Disposition::Close);
         }
         "slow" => {
             out.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 30\r\n\r\n")?;
@@ -300,7 +300,7 @@ fn play(request: &Request, stream: &TcpStream, shared: &Shared) -> io::Result<Th
         }
         "garbage" => {
             out.write_all(b"\x16\x03\x01 what \x00 is \xff this\r\n\r\n\r\nHTTP/9 blah\r\n")?;
-            return Ok(Then::Close);
+            return Ok(Disposition::Close);
         }
         "endless-head" => {
             out.write_all(b"HTTP/1.1 200 OK\r\n")?;
@@ -324,25 +324,25 @@ fn play(request: &Request, stream: &TcpStream, shared: &Shared) -> io::Result<Th
         "conflicting-length" => {
             out.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 9\r\n\r\n")?;
             out.write_all(&body(9))?;
-            return Ok(Then::Close);
+            return Ok(Disposition::Close);
         }
         "bad-chunk" => {
             out.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nxxxxx\r\nzz\r\nxx\r\n0\r\n\r\n")?;
-            return Ok(Then::Close);
+            return Ok(Disposition::Close);
         }
         "extra-bytes" => {
-            out.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nxxxxxand some more that nobody asked for")?;
+            out.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nxxxxxand more without a request")?;
         }
         _ => {
             out.write_all(b"HTTP/1.1 404 Not Found\r\nContent-Length: 8\r\n\r\n")?;
             out.write_all(&body(8))?;
         }
     }
-    Ok(Then::Keep)
+    Ok(Disposition::Keep)
 }
 
-/// Sends half a response and resets. std cannot set SO_LINGER, but closing a socket with unread input resets the
-/// connection too (RFC 2525, section 2.17): so the header fields of the request are left where they are.
+/// Sends half a response and resets the connection. std cannot set SO_LINGER, but closing a socket with unread input
+/// also resets the connection (RFC 2525, section 2.17), so this leaves the header fields of the request unread.
 fn reset(stream: &TcpStream) -> io::Result<()> {
     stream.peek(&mut [0])?;
     let mut out = stream;
@@ -359,13 +359,13 @@ fn trickle(bytes: &[u8], stream: &TcpStream, shared: &Shared) -> io::Result<()> 
     Ok(())
 }
 
-/// Reads and ignores until the client, or the end of the server, closes the connection.
+/// Reads and discards until the client or the end of the server closes the connection.
 fn until_closed(mut stream: &TcpStream) -> io::Result<()> {
     io::copy(&mut stream, &mut io::sink()).map(drop)
 }
 
-/// A line without its end, `None` when the connection ended before it. Byte by byte, so that nothing after it is
-/// taken out of the socket.
+/// Reads a line, returned without its line end. `None` if the connection ended before it. Reads byte by byte, so that
+/// the bytes after the line stay in the socket.
 fn read_line(mut stream: &TcpStream) -> io::Result<Option<String>> {
     let mut line = Vec::new();
     let mut byte = [0];

@@ -1,4 +1,4 @@
-//! An HTTP/2 server that is a script, frame by frame, without encryption: so that it can say what no library would.
+//! An HTTP/2 server without encryption that runs a script frame by frame, so that it can send what no library would.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -21,10 +21,10 @@ pub const END_HEADERS: u8 = 4;
 /// `:status: 200` of HPACK's static table.
 pub const STATUS_200: &[u8] = &[0x88];
 
-/// What is done with one connection, until it ends.
+/// The behaviour of the server on one connection, until it ends.
 pub type Script = fn(&mut Connection) -> io::Result<()>;
 
-/// The server. Ends, connections and all, when dropped.
+/// The running server. Dropping it closes the listener and all connections.
 pub struct Http2Server {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -43,7 +43,7 @@ pub struct Connection {
     pub stream: TcpStream,
 }
 
-/// A frame as it came.
+/// The header of a received frame.
 pub struct Frame {
     pub kind: u8,
     pub flags: u8,
@@ -65,12 +65,12 @@ impl Http2Server {
                         return;
                     }
                     shared.connections.fetch_add(1, Ordering::SeqCst);
-                    let kept = stream.try_clone().expect("a descriptor for the end");
+                    let copy = stream.try_clone().expect("a copy of the descriptor, to close the connection");
                     let thread = thread::spawn(move || {
-                        // However the client ends a connection, the script's part is over.
+                        // An error means that the client closed the connection, which ends the script.
                         let _ = Connection::begin(stream).and_then(|mut connection| script(&mut connection));
                     });
-                    shared.live.lock().unwrap_or_else(PoisonError::into_inner).push((kept, thread));
+                    shared.live.lock().unwrap_or_else(PoisonError::into_inner).push((copy, thread));
                 }
             }
         });
@@ -90,12 +90,12 @@ impl Http2Server {
 impl Drop for Http2Server {
     fn drop(&mut self) {
         self.shared.ended.store(true, Ordering::SeqCst);
-        // Wakes the acceptor, which then sees that this is the end.
+        // Wakes the acceptor, which then exits.
         let _ = TcpStream::connect(self.address);
         let acceptor = self.acceptor.take().map(JoinHandle::join);
         let live = std::mem::take(&mut *self.shared.live.lock().unwrap_or_else(PoisonError::into_inner));
         for (stream, thread) in live {
-            // Fails when the peer reset it: then it has ended already.
+            // An error means that the peer has reset the connection.
             let _ = stream.shutdown(Shutdown::Both);
             assert!(thread.join().is_ok() || thread::panicking(), "a script panicked");
         }
@@ -112,7 +112,7 @@ impl Connection {
         Ok(Connection { stream })
     }
 
-    /// Sends SETTINGS: each a number and its value.
+    /// Sends SETTINGS: pairs of identifier and value.
     pub fn settings(&mut self, settings: &[(u16, u32)]) -> io::Result<()> {
         let payload: Vec<u8> =
             settings.iter().flat_map(|(id, value)| [&id.to_be_bytes()[..], &value.to_be_bytes()].concat()).collect();
@@ -123,7 +123,7 @@ impl Connection {
         self.stream.write_all(&frame(kind, flags, stream, payload))
     }
 
-    /// The next frame; end of file is an error.
+    /// Reads the next frame. End of file is an error.
     pub fn read(&mut self) -> io::Result<Frame> {
         let mut head = [0; 9];
         self.stream.read_exact(&mut head)?;
@@ -133,7 +133,7 @@ impl Connection {
         Ok(Frame { kind: head[3], flags: head[4], stream })
     }
 
-    /// The stream of the next request; what else comes is let pass.
+    /// The stream of the next request. Other frames are ignored.
     pub fn request(&mut self) -> io::Result<u32> {
         loop {
             let frame = self.read()?;
@@ -143,16 +143,16 @@ impl Connection {
         }
     }
 
-    /// 200 and `hello`.
-    pub fn answer(&mut self, stream: u32) -> io::Result<()> {
-        self.stream.write_all(&answer(stream))
+    /// Responds with status 200 and body `hello`.
+    pub fn respond(&mut self, stream: u32) -> io::Result<()> {
+        self.stream.write_all(&respond(stream))
     }
 
     pub fn goaway(&mut self, last: u32, code: u32) -> io::Result<()> {
         self.send(GOAWAY, 0, 0, &[last.to_be_bytes(), code.to_be_bytes()].concat())
     }
 
-    /// Reads until the client closes.
+    /// Reads and discards until the client closes the connection.
     pub fn sink(&mut self) -> io::Result<()> {
         loop {
             self.read()?;
@@ -168,6 +168,6 @@ pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-pub fn answer(stream: u32) -> Vec<u8> {
+pub fn respond(stream: u32) -> Vec<u8> {
     [frame(HEADERS, END_HEADERS, stream, STATUS_200), frame(DATA, END_STREAM, stream, b"hello")].concat()
 }

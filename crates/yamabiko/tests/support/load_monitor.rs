@@ -1,64 +1,70 @@
-//! Whether the machine left the test its turn.
+//! Detects other load on the machine during a test.
 //!
-//! What real devices and kernels do in time can be judged only while threads get a core when they want one. A sentinel
-//! sleeps a millisecond again and again beside the test, and notes how late it wakes: an independent clock for the
-//! noise of a shared machine. Under noise a test keeps every claim that noise cannot touch (nothing early, nothing lost
-//! uncounted, no rate above the link's) and drops those about lateness.
+//! The timing of real devices and kernels can be checked only while threads get a core when they need one. A monitor
+//! thread sleeps for a millisecond repeatedly and records how late it wakes: an independent measurement of the noise of
+//! a shared machine. On a disturbed machine a test still makes the assertions that noise cannot affect (no early
+//! packet, no uncounted loss, no rate above the link's) and omits those about timing errors.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Sleeps and measures until stopped.
-pub struct Sentinel {
-    over: Arc<AtomicBool>,
+/// A thread that sleeps and measures its wake-up delays until stopped.
+pub struct LoadMonitor {
+    stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<Vec<Duration>>>,
 }
 
-impl Sentinel {
-    /// Begins to look.
+impl LoadMonitor {
+    /// Starts the thread.
     pub fn start() -> Self {
-        let over = Arc::new(AtomicBool::new(false));
+        let stop = Arc::new(AtomicBool::new(false));
         let thread = std::thread::spawn({
-            let over = Arc::clone(&over);
+            let stop = Arc::clone(&stop);
             move || {
-                let mut late = Vec::new();
-                while !over.load(Ordering::Relaxed) {
+                let mut delays = Vec::new();
+                while !stop.load(Ordering::Relaxed) {
                     let before = Instant::now();
-                    std::thread::sleep(NAP);
-                    late.push(before.elapsed().saturating_sub(NAP));
+                    std::thread::sleep(SLEEP);
+                    delays.push(before.elapsed().saturating_sub(SLEEP));
                 }
-                late
+                delays
             }
         });
-        Sentinel { over, thread: Some(thread) }
+        LoadMonitor { stop, thread: Some(thread) }
     }
 
-    /// Whether the machine was disturbed since the start; prints it if so.
+    /// Whether the machine was disturbed since the start. Prints a message if so.
     pub fn disturbed(mut self) -> bool {
-        self.over.store(true, Ordering::Relaxed);
-        let late = self.thread.take().expect("asked once").join().expect("a sentinel only sleeps");
-        let often = late.iter().filter(|late| **late > LATE).count();
-        let worst = late.iter().max().copied().unwrap_or_default();
-        let disturbed = often * OFTEN > late.len() || worst > WORST;
+        self.stop.store(true, Ordering::Relaxed);
+        let delays = self
+            .thread
+            .take()
+            .expect("this method consumes the monitor")
+            .join()
+            .expect("the monitor thread does not panic");
+        let late_count = delays.iter().filter(|delay| **delay > LATE_DELAY).count();
+        let worst = delays.iter().max().copied().unwrap_or_default();
+        let disturbed = late_count * LATE_SHARE > delays.len() || worst > VERY_LATE_DELAY;
         if disturbed {
-            println!("the machine was disturbed, says the sentinel: {often} of {} late, worst {worst:?}", late.len());
+            println!("the machine was disturbed: {late_count} of {} wake-ups late, worst {worst:?}", delays.len());
         }
         disturbed
     }
 }
 
-impl Drop for Sentinel {
+impl Drop for LoadMonitor {
     fn drop(&mut self) {
-        self.over.store(true, Ordering::Relaxed);
+        self.stop.store(true, Ordering::Relaxed);
     }
 }
 
-const NAP: Duration = Duration::from_millis(1);
-/// A wake-up is late by more than this.
-const LATE: Duration = Duration::from_micros(500);
-/// One late wake-up in so many is much.
-const OFTEN: usize = 20;
-/// One this late is enough.
-const WORST: Duration = Duration::from_millis(20);
+/// Length of each sleep.
+const SLEEP: Duration = Duration::from_millis(1);
+/// A wake-up is late if its delay is longer than this.
+const LATE_DELAY: Duration = Duration::from_micros(500);
+/// The machine is disturbed if more than one of this many wake-ups is late.
+const LATE_SHARE: usize = 20;
+/// One wake-up with a longer delay is enough for a disturbed machine.
+const VERY_LATE_DELAY: Duration = Duration::from_millis(20);

@@ -1,5 +1,5 @@
 //! A server of known capacity in the test process: a number of workers with a constant service time.
-//! `examples/model-server` is the same as a program, with faults.
+//! `examples/model-server` is the same server as a program, with optional faults.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,22 +10,23 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{JoinHandle, sleep, spawn};
 use std::time::{Duration, Instant};
 
-/// A server on the loopback. It stops listening with the test; a connection that is open ends with the client.
+/// A server on the loopback. Dropping it closes the listener; open connections end when the client closes them.
 pub struct ModelServer {
     address: SocketAddr,
     end: Arc<AtomicBool>,
     accepting: Option<JoinHandle<()>>,
 }
 
-/// When each worker becomes free. Absolute times: a late wake-up delays a response and loses no work.
+/// When each worker becomes idle. Times are absolute, so a late wake-up delays a response but does not reduce the
+/// capacity.
 type Workers = Arc<Mutex<BinaryHeap<Reverse<Instant>>>>;
 
 impl ModelServer {
-    /// Begins to listen: it carries `workers / service` a second, exactly.
+    /// Starts a server with a capacity of exactly `workers / service` responses per second.
     pub fn start(workers: usize, service: Duration) -> ModelServer {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let free: Workers = Arc::new(Mutex::new((0..workers).map(|_| Reverse(Instant::now())).collect()));
+        let idle_at: Workers = Arc::new(Mutex::new((0..workers).map(|_| Reverse(Instant::now())).collect()));
         let end = Arc::new(AtomicBool::new(false));
         let ended = Arc::clone(&end);
         let accepting = spawn(move || {
@@ -33,15 +34,15 @@ impl ModelServer {
                 if ended.load(Ordering::Acquire) {
                     break;
                 }
-                let free = Arc::clone(&free);
-                // A connection that breaks is the client's affair.
-                spawn(move || drop(serve(stream, &free, service)));
+                let idle_at = Arc::clone(&idle_at);
+                // A connection error is not an error of the server.
+                spawn(move || drop(serve(stream, &idle_at, service)));
             }
         });
         ModelServer { address, end, accepting: Some(accepting) }
     }
 
-    /// Its page.
+    /// The URL of the server's page.
     pub fn url(&self) -> String {
         format!("http://{}/", self.address)
     }
@@ -50,7 +51,7 @@ impl ModelServer {
 impl Drop for ModelServer {
     fn drop(&mut self) {
         self.end.store(true, Ordering::Release);
-        // Wakes the thread that accepts.
+        // Wakes the accepting thread.
         let _ = TcpStream::connect(self.address);
         if let Some(accepting) = self.accepting.take() {
             let _ = accepting.join();
@@ -58,7 +59,7 @@ impl Drop for ModelServer {
     }
 }
 
-fn serve(stream: TcpStream, free: &Workers, service: Duration) -> std::io::Result<()> {
+fn serve(stream: TcpStream, idle_at: &Workers, service: Duration) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
     let mut reader = BufReader::new(stream.try_clone()?);
     let mut writer = stream;
@@ -71,10 +72,10 @@ fn serve(stream: TcpStream, free: &Workers, service: Duration) -> std::io::Resul
             }
         }
         let done = {
-            let mut free = free.lock().unwrap_or_else(PoisonError::into_inner);
-            let Reverse(at) = free.pop().expect("there are workers");
+            let mut idle_at = idle_at.lock().unwrap_or_else(PoisonError::into_inner);
+            let Reverse(at) = idle_at.pop().expect("there are workers");
             let done = at.max(Instant::now()) + service;
-            free.push(Reverse(done));
+            idle_at.push(Reverse(done));
             done
         };
         sleep(done.saturating_duration_since(Instant::now()));

@@ -1,10 +1,10 @@
-//! A test cache: correct (it stores everything, collapses requests, honours Vary, lifetimes, reloads and conditions),
-//! or with one known fault.
+//! A caching proxy in the test process: correct (it stores every cacheable response, collapses requests, honours Vary,
+//! lifetimes, reloads and conditional requests), or with one known fault.
 //!
-//! One blocking thread per connection, in the test process; forward (absolute URLs) and reverse (`to`) in one. Bodies
-//! are fetched completely before they are forwarded.
+//! The proxy has one blocking thread per connection. It is a forward proxy (absolute URLs), or a reverse proxy in front
+//! of the origin `to`. It forwards a body after it has received all of it.
 #![allow(dead_code, reason = "each test file uses its own part")]
-#![allow(clippy::disallowed_methods, reason = "lifetimes of copies go by the wall clock")]
+#![allow(clippy::disallowed_methods, reason = "lifetimes of stored responses are wall-clock times")]
 
 use std::collections::{HashMap, HashSet};
 use std::io::{BufRead, BufReader, Error, ErrorKind, Read, Result, Write};
@@ -14,64 +14,64 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime};
 
-/// What is wrong with it.
+/// The fault of the proxy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fault {
-    /// Nothing.
+    /// No fault.
     #[default]
     None,
     /// Every tenth response belongs to another URL.
     WrongObject,
-    /// Vary is ignored: the first request decides the coding for all.
+    /// Vary is ignored: all clients get the content coding of the first request.
     IgnoresVary,
     /// Uncacheable responses are stored.
-    KeepsUncacheable,
-    /// Lifetimes are not minded.
+    StoresUncacheable,
+    /// Lifetimes are ignored.
     NeverExpires,
     /// Every tenth body is truncated to half, with a matching length.
     Truncates,
-    /// Every tenth body has another byte in its middle.
-    Flips,
-    /// A reload gets the copy.
+    /// Every tenth body has a changed byte in its middle.
+    CorruptsByte,
+    /// A reload (`no-cache`) gets the stored response.
     IgnoresReload,
-    /// A condition gets a 304 always.
+    /// The response to a conditional request is always 304.
     AlwaysNotModified,
     /// Every tenth body is extended, with a matching length.
-    Lengthens,
-    /// Every tenth response is a page of the proxy, with 200.
-    AnswersItself,
+    Extends,
+    /// Every tenth response is a page of the proxy itself, with status 200.
+    RespondsItself,
     /// Every tenth cacheable response has the request id of another response.
-    MixesHeads,
+    MixesRequestIds,
     /// Nothing is stored.
-    Forgets,
-    /// Fields that it does not know are not passed on.
-    DropsAsk,
-    /// It takes itself for the origin; after [`HOPS_MAX`] turns it has no connection left, and waits.
+    StoresNothing,
+    /// The header field with the request id is not forwarded.
+    DropsRequestId,
+    /// The proxy forwards requests to itself. After [`MAX_HOPS`] hops it does not respond.
     Loops,
-    /// It sends everybody back to where they came from.
+    /// The proxy redirects every request to the requested URL.
     RedirectsToItself,
-    /// So many of ten requests get 502.
+    /// This many of ten requests get status 502.
     Fails(u64),
 }
 
-/// Turns of a request that loops.
-const HOPS_MAX: usize = 5;
+/// Maximum hops of a request in a forwarding loop.
+const MAX_HOPS: usize = 5;
 
-/// The cache. Its listener ends when it is dropped.
+/// The running proxy. Dropping it closes the listener.
 pub struct Proxy {
     address: SocketAddr,
     shared: Arc<Shared>,
     listening: Option<JoinHandle<()>>,
 }
 
-/// What it counted of itself.
+/// Counters of the proxy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counted {
-    /// Requests.
+pub struct Counters {
+    /// Received requests.
     pub requests: u64,
-    /// Served from the cache.
+    /// Requests that a stored response answered.
     pub hits: u64,
-    /// Requested from the origin.
+    /// Requests to the origin.
     pub fetched: u64,
 }
 
@@ -81,42 +81,44 @@ struct Shared {
     /// The origin of a reverse proxy.
     to: Option<SocketAddr>,
     ended: AtomicBool,
-    /// Not listening now.
+    /// Killed by [`Proxy::kill`] and not restarted.
     is_dead: AtomicBool,
-    /// Connections of clients by number, for when it dies.
+    /// Client connections by number, which [`Proxy::kill`] closes.
     open: Mutex<HashMap<usize, TcpStream>>,
     requests: AtomicU64,
     hits: AtomicU64,
     fetched: AtomicU64,
-    /// By URL: whether its responses vary; by URL and coding: the copy.
+    /// The stored responses.
     store: Mutex<Store>,
     filled: Condvar,
 }
 
 #[derive(Default)]
 struct Store {
+    /// By URL: whether its responses have a Vary field.
     varies: HashMap<String, bool>,
-    copies: HashMap<(String, bool), Slot>,
-    /// No request waits for an uncacheable response.
+    /// By URL and whether the coding is gzip.
+    copies: HashMap<(String, bool), StoreEntry>,
+    /// URLs with uncacheable responses: requests for them do not wait for each other.
     uncacheable: HashSet<String>,
-    /// Of some URLs.
-    any: Vec<(String, Arc<Answer>)>,
+    /// Responses to some URLs, for faults that send a response to another URL.
+    any: Vec<(String, Arc<Response>)>,
 }
 
-enum Slot {
-    /// Somebody fetches it.
-    Coming,
-    Kept(Arc<Answer>),
+enum StoreEntry {
+    /// A request to the origin is under way.
+    Pending,
+    Stored(Arc<Response>),
 }
 
 /// A complete response.
-struct Answer {
+struct Response {
     status: u16,
     fields: Vec<(String, String)>,
     body: Vec<u8>,
 }
 
-struct Asked {
+struct Request {
     method: String,
     target: String,
     version: String,
@@ -125,18 +127,18 @@ struct Asked {
 }
 
 impl Proxy {
-    /// A forward proxy.
+    /// Starts a forward proxy.
     pub fn forward(fault: Fault) -> Proxy {
         Proxy::start(fault, None)
     }
 
-    /// In front of an origin.
+    /// Starts a reverse proxy in front of the origin `to`.
     pub fn reverse(fault: Fault, to: SocketAddr) -> Proxy {
         Proxy::start(fault, Some(to))
     }
 
     fn start(fault: Fault, to: Option<SocketAddr>) -> Proxy {
-        let listener = quiet_listener();
+        let listener = non_ephemeral_listener();
         let address = listener.local_addr().unwrap();
         let shared = Arc::new(Shared {
             fault,
@@ -155,39 +157,39 @@ impl Proxy {
         Proxy { address, shared, listening }
     }
 
-    /// Closes its listener and every client connection immediately. Its stored responses stay.
-    pub fn die(&mut self) {
+    /// Closes the listener and every client connection immediately. Stored responses stay.
+    pub fn kill(&mut self) {
         self.shared.is_dead.store(true, Ordering::Release);
         self.stop_listening();
         for (_, stream) in self.shared.open.lock().unwrap().drain() {
-            // Fails where the client has gone already.
+            // An error means that the client has closed the connection.
             let _ = stream.shutdown(Shutdown::Both);
         }
     }
 
-    /// Listens again where it did before it died.
-    pub fn come_back(&mut self) {
+    /// Listens again on the address from before [`Proxy::kill`].
+    pub fn restart(&mut self) {
         self.shared.is_dead.store(false, Ordering::Release);
         self.listening = Some(self.shared.listen(TcpListener::bind(self.address).unwrap()));
     }
 
     fn stop_listening(&mut self) {
         if let Some(listening) = self.listening.take() {
-            // Wakes it.
+            // Wakes the listening thread.
             let _ = TcpStream::connect(self.address);
             listening.join().unwrap();
         }
     }
 
-    /// Where it listens.
+    /// The listening address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What it counted.
-    pub fn counted(&self) -> Counted {
+    /// The current counters.
+    pub fn counters(&self) -> Counters {
         let of = |count: &AtomicU64| count.load(Ordering::Acquire);
-        Counted { requests: of(&self.shared.requests), hits: of(&self.shared.hits), fetched: of(&self.shared.fetched) }
+        Counters { requests: of(&self.shared.requests), hits: of(&self.shared.hits), fetched: of(&self.shared.fetched) }
     }
 }
 
@@ -198,11 +200,11 @@ impl Drop for Proxy {
     }
 }
 
-/// A port outside of the kernel's ephemeral range: an ephemeral port could, without a listener, connect a client to
-/// itself. Ports are unique in this process, so that a restarted proxy gets its own again.
-pub fn quiet_listener() -> TcpListener {
+/// A listener on a port outside of the kernel's ephemeral range: a client that connects to an ephemeral port without a
+/// listener could connect to itself. Ports are unique in this process, so that a restarted proxy gets its port again.
+pub fn non_ephemeral_listener() -> TcpListener {
     static TRIED: AtomicU32 = AtomicU32::new(0);
-    // Processes with neighbouring numbers begin far from one another.
+    // Processes with consecutive numbers begin with ports far apart.
     let first = std::process::id().wrapping_mul(61);
     let mut ports =
         std::iter::repeat_with(|| first.wrapping_add(TRIED.fetch_add(1, Ordering::Relaxed)) % 20_000).take(20_000);
@@ -222,9 +224,9 @@ impl Shared {
                     shared.open.lock().unwrap().insert(number, copy);
                 }
                 thread::spawn(move || {
-                    // An error is the client's leaving, or the origin's.
+                    // An error means that the client or the origin closed a connection.
                     let _ = shared.connection(stream);
-                    // The copy would hold it open.
+                    // The copy of the descriptor would keep the connection open.
                     shared.open.lock().unwrap().remove(&number);
                 });
             }
@@ -235,12 +237,12 @@ impl Shared {
         stream.set_nodelay(true)?;
         let mut reader = BufReader::new(stream.try_clone()?);
         let mut writer = stream;
-        while let Some(asked) = Asked::read(&mut reader)? {
+        while let Some(request) = Request::read(&mut reader)? {
             let number = self.requests.fetch_add(1, Ordering::AcqRel);
-            let closes = asked.version == "HTTP/1.0" || asked.has("connection", "close");
-            let answer = self.answer(&asked, number).unwrap_or_else(|_| Arc::new(Answer::plain(502)));
-            let answer = self.broken(&asked, answer, number);
-            answer.write(&mut writer, asked.method == "HEAD", closes)?;
+            let closes = request.version == "HTTP/1.0" || request.has("connection", "close");
+            let response = self.response(&request, number).unwrap_or_else(|_| Arc::new(Response::plain(502)));
+            let response = self.with_fault(&request, response, number);
+            response.write(&mut writer, request.method == "HEAD", closes)?;
             if closes {
                 break;
             }
@@ -248,31 +250,35 @@ impl Shared {
         Ok(())
     }
 
-    fn answer(&self, asked: &Asked, number: u64) -> Result<Arc<Answer>> {
+    fn response(&self, request: &Request, number: u64) -> Result<Arc<Response>> {
         if let Fault::Fails(of_ten) = self.fault
             && number % 10 < of_ten
         {
-            return Ok(Arc::new(Answer::plain(502)));
+            return Ok(Arc::new(Response::plain(502)));
         }
         if self.fault == Fault::RedirectsToItself {
-            let back = ("Location".to_owned(), asked.target.clone());
-            return Ok(Arc::new(Answer { status: 302, fields: vec![back], body: Vec::new() }));
+            let back = ("Location".to_owned(), request.target.clone());
+            return Ok(Arc::new(Response { status: 302, fields: vec![back], body: Vec::new() }));
         }
-        let is_read = asked.method == "GET" || asked.method == "HEAD";
-        // One that loops would wait for itself to fetch.
+        let is_read = request.method == "GET" || request.method == "HEAD";
+        // A looping request would wait for its own response.
         if !is_read || self.fault == Fault::Loops {
-            return self.fetch(asked).map(Arc::new);
+            return self.fetch(request).map(Arc::new);
         }
-        let reload = asked.has("cache-control", "no-cache") || asked.has("pragma", "no-cache");
-        let gzip = asked.has("accept-encoding", "gzip");
+        let reload = request.has("cache-control", "no-cache") || request.has("pragma", "no-cache");
+        let gzip = request.has("accept-encoding", "gzip");
         let copy = if reload && self.fault != Fault::IgnoresReload {
             None
         } else {
-            self.copy_or_claim(&asked.target, gzip, asked.method == "GET" && asked.value("if-modified-since").is_none())
+            self.copy_or_claim(
+                &request.target,
+                gzip,
+                request.method == "GET" && request.value("if-modified-since").is_none(),
+            )
         };
         if let Some(copy) = copy {
             self.hits.fetch_add(1, Ordering::AcqRel);
-            let since = asked.value("if-modified-since");
+            let since = request.value("if-modified-since");
             let unchanged = since.is_some_and(|since| copy.not_changed_since(since));
             return Ok(if unchanged || (since.is_some() && self.fault == Fault::AlwaysNotModified) {
                 Arc::new(copy.not_modified())
@@ -280,26 +286,28 @@ impl Shared {
                 copy
             });
         }
-        let fetched = self.fetch(asked).map(Arc::new);
-        self.keep(asked, gzip, fetched.as_ref().ok());
+        let fetched = self.fetch(request).map(Arc::new);
+        self.store_response(request, gzip, fetched.as_ref().ok());
         fetched
     }
 
-    /// A copy that may be used. Where there is none and this request will bring one (`fills`), others wait for it.
-    fn copy_or_claim(&self, url: &str, gzip: bool, fills: bool) -> Option<Arc<Answer>> {
+    /// A stored response that may be used. If there is none and the response to this request will be stored (`fills`),
+    /// other requests wait for it.
+    fn copy_or_claim(&self, url: &str, gzip: bool, fills: bool) -> Option<Arc<Response>> {
         let mut store = self.store.lock().unwrap();
         loop {
-            // Before the first response it is unknown whether the URL varies: then each coding has its own entry.
+            // Before the first response it is unknown whether the URL's responses vary: then each coding has its own
+            // entry.
             let varies = store.varies.get(url).copied();
             let key = (url.to_owned(), gzip && varies.unwrap_or(true) && self.fault != Fault::IgnoresVary);
             match store.copies.get(&key) {
-                Some(Slot::Kept(copy)) if self.fault == Fault::NeverExpires || copy.is_fresh() => {
+                Some(StoreEntry::Stored(copy)) if self.fault == Fault::NeverExpires || copy.is_fresh() => {
                     return Some(Arc::clone(copy));
                 }
-                Some(Slot::Coming) => store = self.filled.wait(store).unwrap(),
-                Some(Slot::Kept(_)) | None => {
+                Some(StoreEntry::Pending) => store = self.filled.wait(store).unwrap(),
+                Some(StoreEntry::Stored(_)) | None => {
                     if fills && !store.uncacheable.contains(url) {
-                        store.copies.insert(key, Slot::Coming);
+                        store.copies.insert(key, StoreEntry::Pending);
                     }
                     return None;
                 }
@@ -308,24 +316,24 @@ impl Shared {
     }
 
     /// Stores the response if it is cacheable, and releases the waiting requests.
-    fn keep(&self, asked: &Asked, gzip: bool, answer: Option<&Arc<Answer>>) {
+    fn store_response(&self, request: &Request, gzip: bool, response: Option<&Arc<Response>>) {
         let mut store = self.store.lock().unwrap();
-        let url = &asked.target;
+        let url = &request.target;
         let known = store.varies.get(url).copied();
         let claimed = (url.clone(), gzip && known.unwrap_or(true) && self.fault != Fault::IgnoresVary);
-        if matches!(store.copies.get(&claimed), Some(Slot::Coming)) && asked.method == "GET" {
+        if matches!(store.copies.get(&claimed), Some(StoreEntry::Pending)) && request.method == "GET" {
             store.copies.remove(&claimed);
         }
-        if let Some(answer) = answer.filter(|answer| answer.status == 200 && asked.method == "GET") {
-            let varies = answer.field("vary").is_some();
-            if self.fault == Fault::Forgets {
-                // As if it had never come.
-            } else if answer.may_be_kept() || self.fault == Fault::KeepsUncacheable {
+        if let Some(response) = response.filter(|response| response.status == 200 && request.method == "GET") {
+            let varies = response.field("vary").is_some();
+            if self.fault == Fault::StoresNothing {
+                // The response is not stored.
+            } else if response.is_cacheable() || self.fault == Fault::StoresUncacheable {
                 store.varies.insert(url.clone(), varies);
                 let key = (url.clone(), gzip && varies && self.fault != Fault::IgnoresVary);
-                store.copies.insert(key, Slot::Kept(Arc::clone(answer)));
+                store.copies.insert(key, StoreEntry::Stored(Arc::clone(response)));
                 if store.any.len() < 100 {
-                    store.any.push((url.clone(), Arc::clone(answer)));
+                    store.any.push((url.clone(), Arc::clone(response)));
                 }
             } else {
                 store.uncacheable.insert(url.clone());
@@ -335,28 +343,28 @@ impl Shared {
         self.filled.notify_all();
     }
 
-    fn fetch(&self, asked: &Asked) -> Result<Answer> {
+    fn fetch(&self, request: &Request) -> Result<Response> {
         self.fetched.fetch_add(1, Ordering::AcqRel);
         let refuse = |why: &str| Error::new(ErrorKind::InvalidData, why.to_owned());
-        let (to, path) = match (self.to, asked.target.strip_prefix("http://")) {
-            (Some(to), None) => (to, asked.target.as_str()),
+        let (to, path) = match (self.to, request.target.strip_prefix("http://")) {
+            (Some(to), None) => (to, request.target.as_str()),
             (_, Some(rest)) => {
-                let slash = rest.find('/').ok_or_else(|| refuse("no path"))?;
-                (rest[..slash].parse().map_err(|_| refuse("no address"))?, &rest[slash..])
+                let slash = rest.find('/').ok_or_else(|| refuse("the URL has no path"))?;
+                (rest[..slash].parse().map_err(|_| refuse("the URL has no valid address"))?, &rest[slash..])
             }
             (None, None) => return Err(refuse("not a URL")),
         };
-        let to = if self.fault == Fault::Loops { self.once_more(asked)? } else { to };
+        let to = if self.fault == Fault::Loops { self.next_hop(request)? } else { to };
         let mut stream = TcpStream::connect_timeout(&to, Duration::from_secs(5))?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(Duration::from_secs(30)))?;
-        // A request loop is recognised by the requested URL.
-        let target = if self.fault == Fault::Loops { asked.target.as_str() } else { path };
-        let mut head = format!("{} {target} HTTP/1.1\r\n", asked.method);
-        for (name, value) in &asked.fields {
+        // A forwarding loop repeats the requested absolute URL.
+        let target = if self.fault == Fault::Loops { request.target.as_str() } else { path };
+        let mut head = format!("{} {target} HTTP/1.1\r\n", request.method);
+        for (name, value) in &request.fields {
             let is_dropped = match name.to_ascii_lowercase().as_str() {
                 "connection" | "proxy-connection" | "keep-alive" => true,
-                "x-yamabiko-request-id" => self.fault == Fault::DropsAsk,
+                "x-yamabiko-request-id" => self.fault == Fault::DropsRequestId,
                 _ => false,
             };
             if !is_dropped {
@@ -365,14 +373,14 @@ impl Shared {
         }
         head.push_str("Connection: close\r\nVia: 1.1 test\r\n\r\n");
         stream.write_all(head.as_bytes())?;
-        stream.write_all(&asked.body)?;
-        Answer::read(&mut BufReader::new(stream), asked.method == "HEAD")
+        stream.write_all(&request.body)?;
+        Response::read(&mut BufReader::new(stream), request.method == "HEAD")
     }
 
-    /// Itself, unless the request has gone round too often: then it is not heard of again.
-    fn once_more(&self, asked: &Asked) -> Result<SocketAddr> {
-        let turns = asked.fields.iter().filter(|(name, _)| name.eq_ignore_ascii_case("via")).count();
-        if turns < HOPS_MAX {
+    /// The proxy's own address. After [`MAX_HOPS`] hops the request waits until the proxy ends.
+    fn next_hop(&self, request: &Request) -> Result<SocketAddr> {
+        let turns = request.fields.iter().filter(|(name, _)| name.eq_ignore_ascii_case("via")).count();
+        if turns < MAX_HOPS {
             return Ok(self.address);
         }
         while !self.ended.load(Ordering::Acquire) {
@@ -381,49 +389,49 @@ impl Shared {
         Err(ErrorKind::Interrupted.into())
     }
 
-    /// The response as sent, with the fault applied.
-    fn broken(&self, asked: &Asked, answer: Arc<Answer>, number: u64) -> Arc<Answer> {
-        if number % 10 != 9 || answer.status != 200 || answer.body.len() < 2 {
-            return answer;
+    /// Applies the fault to a response.
+    fn with_fault(&self, request: &Request, response: Arc<Response>, number: u64) -> Arc<Response> {
+        if number % 10 != 9 || response.status != 200 || response.body.len() < 2 {
+            return response;
         }
-        let half = answer.body.len() / 2;
+        let half = response.body.len() / 2;
         let of_another_url = || {
             let store = self.store.lock().unwrap();
-            store.any.iter().find(|(url, _)| *url != asked.target).map(|(_, other)| Arc::clone(other))
+            store.any.iter().find(|(url, _)| *url != request.target).map(|(_, other)| Arc::clone(other))
         };
         match self.fault {
-            Fault::WrongObject => of_another_url().unwrap_or(answer),
-            Fault::MixesHeads if answer.may_be_kept() => match of_another_url() {
-                Some(other) => Arc::new(answer.made_as(&other)),
-                None => answer,
+            Fault::WrongObject => of_another_url().unwrap_or(response),
+            Fault::MixesRequestIds if response.is_cacheable() => match of_another_url() {
+                Some(other) => Arc::new(response.with_request_id_of(&other)),
+                None => response,
             },
-            Fault::Lengthens => Arc::new(answer.with_body([&answer.body[..], b"more"].concat())),
-            Fault::AnswersItself => {
-                Arc::new(Answer { status: 200, fields: Vec::new(), body: b"Please log in.".to_vec() })
+            Fault::Extends => Arc::new(response.with_body([&response.body[..], b"more"].concat())),
+            Fault::RespondsItself => {
+                Arc::new(Response { status: 200, fields: Vec::new(), body: b"Please log in.".to_vec() })
             }
-            Fault::Truncates => Arc::new(answer.with_body(answer.body[..half].to_vec())),
-            Fault::Flips => {
-                let mut body = answer.body.clone();
+            Fault::Truncates => Arc::new(response.with_body(response.body[..half].to_vec())),
+            Fault::CorruptsByte => {
+                let mut body = response.body.clone();
                 body[half] ^= 1;
-                Arc::new(answer.with_body(body))
+                Arc::new(response.with_body(body))
             }
-            _ => answer,
+            _ => response,
         }
     }
 }
 
-impl Asked {
-    /// The next request; `None` where the client is done.
-    fn read(reader: &mut impl BufRead) -> Result<Option<Asked>> {
+impl Request {
+    /// Reads the next request. `None` if the client has closed the connection.
+    fn read(reader: &mut impl BufRead) -> Result<Option<Request>> {
         let Some((line, fields)) = head(reader)? else { return Ok(None) };
         let mut words = line.split(' ').map(str::to_owned);
         let mut word = || words.next().unwrap_or_default();
-        let mut asked = Asked { method: word(), target: word(), version: word(), fields, body: Vec::new() };
-        if let Some(length) = asked.value("content-length").and_then(|length| length.parse::<usize>().ok()) {
-            asked.body = vec![0; length];
-            reader.read_exact(&mut asked.body)?;
+        let mut request = Request { method: word(), target: word(), version: word(), fields, body: Vec::new() };
+        if let Some(length) = request.value("content-length").and_then(|length| length.parse::<usize>().ok()) {
+            request.body = vec![0; length];
+            reader.read_exact(&mut request.body)?;
         }
-        Ok(Some(asked))
+        Ok(Some(request))
     }
 
     fn value(&self, name: &str) -> Option<&str> {
@@ -435,44 +443,44 @@ impl Asked {
     }
 }
 
-impl Answer {
-    /// Without a body.
-    fn plain(status: u16) -> Answer {
-        Answer { status, fields: Vec::new(), body: Vec::new() }
+impl Response {
+    /// A response without fields and body.
+    fn plain(status: u16) -> Response {
+        Response { status, fields: Vec::new(), body: Vec::new() }
     }
 
-    fn read(reader: &mut impl BufRead, of_head: bool) -> Result<Answer> {
+    fn read(reader: &mut impl BufRead, of_head: bool) -> Result<Response> {
         let cut = || Error::from(ErrorKind::UnexpectedEof);
         let (line, fields) = head(reader)?.ok_or_else(cut)?;
         let status = line.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or_else(cut)?;
-        let mut answer = Answer { status, fields, body: Vec::new() };
+        let mut response = Response { status, fields, body: Vec::new() };
         if of_head || status == 304 {
-            return Ok(answer);
+            return Ok(response);
         }
-        match answer.field("content-length").and_then(|length| length.parse::<u64>().ok()) {
+        match response.field("content-length").and_then(|length| length.parse::<u64>().ok()) {
             Some(length) => {
-                reader.take(length).read_to_end(&mut answer.body)?;
-                // Truncated by the origin: must not be forwarded as complete.
-                if answer.body.len() as u64 != length {
+                reader.take(length).read_to_end(&mut response.body)?;
+                // A response that the origin truncated must not be forwarded as complete.
+                if response.body.len() as u64 != length {
                     return Err(cut());
                 }
             }
-            None => drop(reader.read_to_end(&mut answer.body)?),
+            None => drop(reader.read_to_end(&mut response.body)?),
         }
-        Ok(answer)
+        Ok(response)
     }
 
     fn field(&self, name: &str) -> Option<&str> {
         value(&self.fields, name)
     }
 
-    fn may_be_kept(&self) -> bool {
+    fn is_cacheable(&self) -> bool {
         let control = self.field("cache-control").unwrap_or_default().to_ascii_lowercase();
         !control.contains("no-store") && !control.contains("private")
     }
 
-    /// By max-age from Date, else by Expires; without either it is stored permanently, since the origin does not
-    /// object.
+    /// Whether max-age, counted from Date, or else Expires is in the future. A response without both is stored
+    /// permanently.
     fn is_fresh(&self) -> bool {
         let date = |name: &str| self.field(name).and_then(|date| httpdate::parse_http_date(date).ok());
         let control = self.field("cache-control").unwrap_or_default();
@@ -492,19 +500,19 @@ impl Answer {
         }
     }
 
-    fn not_modified(&self) -> Answer {
-        Answer { status: 304, fields: self.fields.clone(), body: Vec::new() }
+    fn not_modified(&self) -> Response {
+        Response { status: 304, fields: self.fields.clone(), body: Vec::new() }
     }
 
-    fn with_body(&self, body: Vec<u8>) -> Answer {
-        Answer { status: self.status, fields: self.fields.clone(), body }
+    fn with_body(&self, body: Vec<u8>) -> Response {
+        Response { status: self.status, fields: self.fields.clone(), body }
     }
 
-    /// With the name of the request that the other was made for: two parts of the identity, as the origin writes it.
-    fn made_as(&self, other: &Answer) -> Answer {
+    /// This response with the request id of `other`: two parts of the identity field that the origin writes.
+    fn with_request_id_of(&self, other: &Response) -> Response {
         const STAMP: &str = "x-yamabiko";
-        let parts = |answer: &Answer| -> Vec<String> {
-            answer.field(STAMP).unwrap_or_default().split('.').map(str::to_owned).collect()
+        let parts = |response: &Response| -> Vec<String> {
+            response.field(STAMP).unwrap_or_default().split('.').map(str::to_owned).collect()
         };
         let (mut own, others) = (parts(self), parts(other));
         if own.len() == 7 && others.len() == 7 {
@@ -514,7 +522,7 @@ impl Answer {
             let value = if name.eq_ignore_ascii_case(STAMP) { own.join(".") } else { value.clone() };
             (name.clone(), value)
         });
-        Answer { status: self.status, fields: fields.collect(), body: self.body.clone() }
+        Response { status: self.status, fields: fields.collect(), body: self.body.clone() }
     }
 
     fn write(&self, writer: &mut impl Write, of_head: bool, closes: bool) -> Result<()> {
@@ -545,8 +553,8 @@ fn value<'a>(fields: &'a [(String, String)], name: &str) -> Option<&'a str> {
     fields.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
 }
 
-/// A first line and fields.
-#[allow(clippy::type_complexity, reason = "read here and taken apart at once")]
+/// Reads the first line and the header fields.
+#[allow(clippy::type_complexity, reason = "the callers destructure it")]
 fn head(reader: &mut impl BufRead) -> Result<Option<(String, Vec<(String, String)>)>> {
     let mut line = String::new();
     if reader.read_line(&mut line)? == 0 {

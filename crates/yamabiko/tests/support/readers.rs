@@ -1,4 +1,4 @@
-//! Programs that read what we write: those that `cargo xtask readers` makes ready, and Debian's.
+//! Programs that read Yamabiko's files and exports: those that `cargo xtask readers` installs, and Debian's.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -8,55 +8,55 @@ use serde_json::Value;
 
 use super::workspace::{Output, Running, Workspace, str_of, wait_until};
 
-/// The folder that `cargo xtask readers` makes.
+/// The folder that `cargo xtask readers` creates.
 pub fn folder() -> PathBuf {
     let default = || Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("a target folder").join("readers");
     let folder = std::env::var_os("YAMABIKO_READERS").map_or_else(default, PathBuf::from);
-    assert!(folder.join("venv/bin/python").exists(), "{} is not ready: cargo xtask readers", folder.display());
+    assert!(folder.join("venv/bin/python").exists(), "{} is missing: run cargo xtask readers", folder.display());
     folder
 }
 
-/// A script of `tests/readers`, or any other, run by the Python of the readers.
+/// Runs a Python script with the packages that `cargo xtask readers` installs; it must succeed.
 pub fn python(workspace: &Workspace, script: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Output {
     let mut command = Command::new(folder().join("venv/bin/python"));
     command.arg(script).args(arguments).envs(variables.iter().copied()).stdin(Stdio::null());
-    // Its data are removed with the workspace.
+    // Files that Python writes to its home folder are removed with the workspace.
     command.env("HOME", workspace.path()).env("PYTHONDONTWRITEBYTECODE", "1");
     workspace.start_command(command).finish().success()
 }
 
-/// A file of `tests/readers`.
+/// The path of a file in `tests/readers`.
 pub fn script(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/readers").join(name)
 }
 
-/// A file of the repository.
+/// The path of a file in the repository.
 pub fn repository(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name)
 }
 
-/// promtool with this text as its standard input.
+/// Runs promtool with this file as its standard input.
 pub fn promtool(workspace: &Workspace, arguments: &[&str], input: &Path) -> Output {
     let mut command = Command::new("promtool");
     command.args(arguments).stdin(std::fs::File::open(input).unwrap());
     workspace.start_command(command).finish()
 }
 
-/// An address of loopback that is this process's own, as good as surely, with this port: for programs that cannot tell which
-/// port the kernel chose.
+/// A loopback address that, almost certainly, no other test process uses, with this port: for programs that cannot
+/// report the port that the kernel chose.
 pub fn own_address(port: u16) -> SocketAddr {
     let [_, high, middle, low] = std::process::id().to_be_bytes();
     SocketAddr::from(([127, 64 | (high ^ 21), middle, low.max(1)], port))
 }
 
-/// A Prometheus on loopback, with nothing to scrape, that takes remote write. Ends with the test.
+/// A Prometheus server on loopback that accepts remote write. Ends with the test.
 pub struct Prometheus {
     pub address: SocketAddr,
     running: Running,
 }
 
 impl Prometheus {
-    /// With the data of `storage`; started and ready.
+    /// Starts the server with the data in `storage` and these scrape targets, and waits until it is ready.
     pub fn start(workspace: &Workspace, storage: &Path, targets: &[SocketAddr]) -> Prometheus {
         let configuration = workspace.file("prometheus.yml");
         let jobs: String = targets
@@ -75,28 +75,28 @@ impl Prometheus {
         command.args(["--web.listen-address=127.0.0.1:0", "--web.enable-remote-write-receiver"]).stdin(Stdio::null());
         let running = workspace.start_command(command);
         let mut address = None;
-        wait_until("the Prometheus says where it listens", || {
-            let said = running.stderr();
-            let word = said.lines().find_map(|line| line.split_once("msg=\"Listening on\" address="));
+        wait_until("Prometheus prints its address", || {
+            let stderr = running.stderr();
+            let word = stderr.lines().find_map(|line| line.split_once("msg=\"Listening on\" address="));
             address = word.and_then(|(_, address)| address.parse().ok());
             address.is_some()
         });
-        let prometheus = Prometheus { address: address.expect("said just now"), running };
-        wait_until("the Prometheus is ready", || prometheus.get("/-/ready").is_some());
+        let prometheus = Prometheus { address: address.expect("checked in the wait"), running };
+        wait_until("Prometheus is ready", || prometheus.get("/-/ready").is_some());
         prometheus
     }
 
-    /// The values of a query at a time, with the labels of each.
+    /// The results of a PromQL query at a time in seconds since 1970: labels and value of each.
     pub fn query(&self, query: &str, at_s: f64) -> Vec<(Value, f64)> {
         let escaped: String = query.bytes().map(|byte| format!("%{byte:02X}")).collect();
-        let text = self.get(&format!("/api/v1/query?query={escaped}&time={at_s:.3}")).expect("an answer");
-        let answer: Value = serde_json::from_str(&text).unwrap();
-        assert_eq!(answer["status"], "success", "{query}: {answer}\n{}", self.running.stderr());
-        let results = answer["data"]["result"].as_array().unwrap().iter();
+        let text = self.get(&format!("/api/v1/query?query={escaped}&time={at_s:.3}")).expect("Prometheus responds");
+        let response: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(response["status"], "success", "{query}: {response}\n{}", self.running.stderr());
+        let results = response["data"]["result"].as_array().unwrap().iter();
         results.map(|one| (one["metric"].clone(), one["value"][1].as_str().unwrap().parse().unwrap())).collect()
     }
 
-    /// The one value of a query.
+    /// The value of a PromQL query with exactly one result.
     pub fn one(&self, query: &str, at_s: f64) -> f64 {
         let values = self.query(query, at_s);
         assert_eq!(values.len(), 1, "{query} at {at_s}: {values:?}");
@@ -108,7 +108,7 @@ impl Prometheus {
     }
 }
 
-/// The body of a page, if it is there.
+/// The body of a page, if the status is 200.
 pub fn get(address: SocketAddr, path: &str) -> Option<String> {
     use std::io::{Read, Write};
     let mut stream = std::net::TcpStream::connect(address).ok()?;

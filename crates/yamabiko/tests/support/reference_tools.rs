@@ -1,13 +1,14 @@
-//! What tcptrace and tshark make of a capture.
+//! Results of tcptrace and tshark for a capture.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 
-/// One connection by tcptrace; `a` is who sent the first packet. Columns by the names of its CSV output.
+/// One connection as tcptrace reports it; `a` is the sender of the first packet. Columns have the names of its CSV
+/// output.
 #[derive(Clone, Debug)]
-pub struct Traced {
+pub struct TcptraceConnection {
     pub a: SocketAddr,
     pub b: SocketAddr,
     /// First and last packet, in microseconds since 1970.
@@ -16,14 +17,14 @@ pub struct Traced {
     columns: HashMap<String, String>,
 }
 
-impl Traced {
-    /// A figure of one direction, as `actual_data_bytes`.
+impl TcptraceConnection {
+    /// A count of one direction, such as `actual_data_bytes`.
     pub fn count(&self, name: &str, from_a: bool) -> u64 {
         let text = self.text(name, from_a);
         text.parse().unwrap_or_else(|_| panic!("{name} is {text}"))
     }
 
-    /// How often SYN and FIN were sent.
+    /// Number of SYN and of FIN packets of one direction.
     pub fn syns_and_fins(&self, from_a: bool) -> (u64, u64) {
         let text = self.text("SYN/FIN_pkts_sent", from_a);
         let (syns, fins) = text.split_once('/').unwrap_or_else(|| panic!("SYN/FIN is {text}"));
@@ -36,8 +37,8 @@ impl Traced {
     }
 }
 
-/// Every connection of a capture, as tcptrace sees it, in its order.
-pub fn tcptrace(file: &Path) -> Vec<Traced> {
+/// Every connection of a capture as tcptrace reports it, in tcptrace's order.
+pub fn tcptrace(file: &Path) -> Vec<TcptraceConnection> {
     let text = run("tcptrace", &["-nl", "--csv"], file);
     let mut lines = text.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
     let names: Vec<&str> = lines.next().expect("a line of names").split(',').map(str::trim).collect();
@@ -47,13 +48,13 @@ pub fn tcptrace(file: &Path) -> Vec<Traced> {
             let columns: HashMap<String, String> = names.iter().map(|name| (*name).to_owned()).zip(values).collect();
             let end = |end: &str| {
                 let text = format!("{}:{}", columns[&format!("host_{end}")], columns[&format!("port_{end}")]);
-                text.parse().unwrap_or_else(|_| panic!("{text} is no address"))
+                text.parse().unwrap_or_else(|_| panic!("{text} is not a valid address"))
             };
-            Traced {
+            TcptraceConnection {
                 a: end("a"),
                 b: end("b"),
-                first_us: moment(&columns["first_packet"]),
-                last_us: moment(&columns["last_packet"]),
+                first_us: time_us(&columns["first_packet"]),
+                last_us: time_us(&columns["last_packet"]),
                 columns,
             }
         })
@@ -61,24 +62,24 @@ pub fn tcptrace(file: &Path) -> Vec<Traced> {
 }
 
 /// tcptrace prints the microseconds without leading zeros: `17.11496` is 17 s and 11,496 us.
-fn moment(text: &str) -> u64 {
-    let (seconds, micros) = text.split_once('.').unwrap_or_else(|| panic!("{text} is no moment"));
+fn time_us(text: &str) -> u64 {
+    let (seconds, micros) = text.split_once('.').unwrap_or_else(|| panic!("{text} is not a valid time"));
     seconds.parse::<u64>().unwrap() * 1_000_000 + micros.parse::<u64>().unwrap()
 }
 
-/// HTTP in a capture, as tshark sees it.
+/// HTTP messages in a capture, as tshark counts them.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Dissected {
+pub struct TsharkCounts {
     /// Requests by method.
     pub methods: BTreeMap<String, u64>,
-    /// Responses by status, interim ones left out.
+    /// Responses by status, without interim responses.
     pub statuses: BTreeMap<String, u64>,
 }
 
-/// Runs tshark. With truncated packets it does not reassemble streams and shows a repeated head twice: the first of
-/// several segments with one sequence number counts. (Its mark `tcp.analysis.retransmission` does not work: it is also
-/// set for a request that was lost before the capture and arrives after the FIN.)
-pub fn tshark(file: &Path) -> Dissected {
+/// Runs tshark. With truncated packets tshark does not reassemble streams and prints a retransmitted head twice, so
+/// only the first of several segments with one sequence number counts. (The field `tcp.analysis.retransmission` is not
+/// usable: tshark also sets it for a request that was lost before the capture and arrives after the FIN.)
+pub fn tshark(file: &Path) -> TsharkCounts {
     let field = |field: &str| {
         let columns = ["-T", "fields", "-e", "tcp.stream", "-e", "tcp.seq_raw", "-e", field];
         let options = ["-o", "tcp.reassemble_out_of_order:TRUE", "-Y", field];
@@ -93,21 +94,22 @@ pub fn tshark(file: &Path) -> Dissected {
         }
         counts
     };
-    let mut dissected = Dissected { methods: field("http.request.method"), statuses: field("http.response.code") };
+    let mut dissected = TsharkCounts { methods: field("http.request.method"), statuses: field("http.response.code") };
     dissected.statuses.retain(|status, _| !status.starts_with('1'));
     dissected
 }
 
-/// A SYN or FIN without payload, sent again.
+/// A retransmitted SYN or FIN without payload.
 #[derive(Clone, Copy, Debug)]
-pub struct Repeat {
+pub struct BareRetransmission {
     pub from: SocketAddr,
     pub to: SocketAddr,
     pub at_us: u64,
 }
 
-/// All of them in a capture, by position: who sends a FIN with data first and alone afterwards has repeated it.
-pub fn bare_repeats(file: &Path) -> Vec<Repeat> {
+/// All retransmitted SYNs and FINs without payload in a capture, identified by their position in the stream: a FIN
+/// without payload after the same FIN with data is a retransmission.
+pub fn bare_retransmissions(file: &Path) -> Vec<BareRetransmission> {
     let bytes = std::fs::read(file).unwrap();
     let (mut seen, mut repeats) = (HashSet::new(), Vec::new());
     for captured in wire::capture::packets(&bytes).map(Result::unwrap) {
@@ -120,7 +122,7 @@ pub fn bare_repeats(file: &Path) -> Vec<Repeat> {
         for flag in [wire::tcp::flags::SYN, wire::tcp::flags::FIN] {
             let position = tcp.sequence.wrapping_add(payload as u32);
             if tcp.flags & flag != 0 && !seen.insert((from, to, flag, position)) && payload == 0 {
-                repeats.push(Repeat { from, to, at_us: captured.at.as_nanos() / 1000 });
+                repeats.push(BareRetransmission { from, to, at_us: captured.at.as_nanos() / 1000 });
             }
         }
     }

@@ -5,18 +5,18 @@ use std::path::Path;
 
 use super::workspace::{Workspace, str_of, yamabiko};
 
-/// The port of every server here: each is alone in its namespace.
+/// The port of every server of this module: each server has a network namespace of its own.
 pub const PORT: u16 = 8080;
 
-/// Where its 10 KB page is.
+/// URL of the 10 KB page of every server of this module.
 pub const PAGE: &str = "http://server:8080/10k.bin";
 
-/// Arguments of `bench` against the page of this server; more of them in one text.
+/// Arguments of `bench` for [`PAGE`] with this server command; `more` contains further arguments separated by spaces.
 pub fn bench<'a>(server: &'a str, more: &'a str) -> Vec<&'a str> {
     ["bench", PAGE, "--server", server].into_iter().chain(more.split_whitespace()).collect()
 }
 
-/// Arguments of `net` with these options, for this program and its arguments.
+/// Arguments of `net` with these options and this program; both contain arguments separated by spaces.
 pub fn net<'a>(options: &'a str, program: &'a str) -> Vec<&'a str> {
     ["net"].into_iter().chain(options.split_whitespace()).chain(["--"]).chain(program.split_whitespace()).collect()
 }
@@ -26,13 +26,13 @@ pub fn nginx(workspace: &Workspace) -> String {
     nginx_in(workspace, workspace.path())
 }
 
-/// The same with another folder to write in, which has a folder `var`.
+/// The command that starts nginx with one worker that writes to `prefix`, which must contain a folder `var`.
 pub fn nginx_in(workspace: &Workspace, prefix: &Path) -> String {
-    // Relative names are relative to the prefix.
+    // Relative paths are relative to the prefix.
     let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         .map(|kind| format!("    {kind}_temp_path var/{kind};\n"))
         .concat();
-    // A stalled server must not lose connections: they wait in its backlog.
+    // While a test stalls the server, connections wait in its backlog.
     let text = format!(
         "worker_processes 1;\nworker_rlimit_nofile 8192;\npid var/nginx.pid;\nerror_log stderr;\n\
          events {{ worker_connections 8000; }}\n\
@@ -51,7 +51,7 @@ pub fn apache(workspace: &Workspace) -> String {
     let modules = ["mpm_event", "authz_core", "unixd"]
         .map(|name| (name, format!("/usr/lib/apache2/modules/mod_{name}.so")))
         .map(|(name, file)| {
-            // Where a module is built in, there is no file of it.
+            // A built-in module has no file.
             if fs::exists(&file).unwrap() { format!("LoadModule {name}_module {file}\n") } else { String::new() }
         })
         .concat();
@@ -68,11 +68,11 @@ pub fn apache(workspace: &Workspace) -> String {
 }
 
 /// The command that starts `yamabiko serve`.
-pub fn own(workspace: &Workspace) -> String {
-    own_from(&yamabiko(), workspace)
+pub fn yamabiko_serve(workspace: &Workspace) -> String {
+    yamabiko_serve_from(&yamabiko(), workspace)
 }
 
-/// The same from a copy of the program.
-pub fn own_from(program: &Path, workspace: &Workspace) -> String {
+/// The command that starts `yamabiko serve` from a copy of the program.
+pub fn yamabiko_serve_from(program: &Path, workspace: &Workspace) -> String {
     format!("exec {} serve {} --listen 0.0.0.0:{PORT}", program.display(), str_of(&workspace.www()))
 }

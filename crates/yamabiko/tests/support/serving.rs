@@ -1,4 +1,4 @@
-//! `yamabiko serve` under test: started in a workspace, and requested by clients that check every byte.
+//! `yamabiko serve` in a workspace, and clients that check every byte of its responses.
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -18,14 +18,14 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use super::workspace::{Running, Workspace, str_of, wait_until};
 
-/// A server of the workspace's pages on its own port; ends with the test.
+/// A `yamabiko serve` with the workspace's pages on a free port. Ends with the test.
 pub struct Serving {
     pub running: Running,
     pub address: SocketAddr,
 }
 
 impl Serving {
-    /// Starts it with these options besides folder and address, and waits until it listens.
+    /// Starts the server with these options besides folder and address, and waits until it listens.
     pub fn start(workspace: &Workspace, options: &[&str]) -> Serving {
         let www = workspace.www();
         let mut command = workspace.command(&["serve", str_of(&www), "--listen", "127.0.0.1:0"]);
@@ -33,56 +33,56 @@ impl Serving {
         Serving::start_command(workspace, command)
     }
 
-    /// The same from a command that ends with such a server.
+    /// Starts a command that becomes `yamabiko serve`, and waits until the server listens.
     pub fn start_command(workspace: &Workspace, command: Command) -> Serving {
         let mut running = workspace.start_command(command);
         let mut address = None;
-        wait_until("the server says where it listens", || {
-            assert!(!running.ended(), "it ended early: {}", running.stderr());
-            let said = running.stderr();
-            let url = said.split_once("://").and_then(|(_, rest)| rest.split_once('/'));
+        wait_until("the server prints its address", || {
+            assert!(!running.ended(), "the server exited early: {}", running.stderr());
+            let stderr = running.stderr();
+            let url = stderr.split_once("://").and_then(|(_, rest)| rest.split_once('/'));
             address = url.map(|(address, _)| address.parse().unwrap());
             address.is_some()
         });
         Serving { running, address: address.unwrap() }
     }
 
-    /// The most memory it ever had resident, in KiB.
+    /// The server's peak resident memory in KiB.
     pub fn peak_kib(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.running.pid())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
         line.trim().trim_end_matches(" kB").parse().unwrap()
     }
 
-    /// Sockets that it has open now, the listening one included.
+    /// Number of the server's open sockets, the listening one included.
     pub fn sockets(&self) -> usize {
         let open = fs::read_dir(format!("/proc/{}/fd", self.running.pid())).unwrap().flatten();
         let is_socket = |to: &Path| to.to_string_lossy().starts_with("socket:");
         open.filter(|entry| fs::read_link(entry.path()).is_ok_and(|to| is_socket(&to))).count()
     }
 
-    /// A connection to it.
+    /// A connection to the server.
     pub fn connect(&self) -> Client<TcpStream> {
         Client::connect(self.address)
     }
 
-    /// Makes such connections, also for other threads.
+    /// A function that makes connections to the server, for use in other threads.
     pub fn connector(&self) -> impl Fn() -> Client<TcpStream> + Send + Sync + 'static {
         let address = self.address;
         move || Client::connect(address)
     }
 
-    /// A connection through TLS, trusting the certificates in this file.
+    /// A TLS connection that trusts the certificates in the file `trusted`.
     pub fn connect_tls(&self, trusted: &Path, name: &str) -> Client<Tls> {
         self.tls_connector(trusted, name)()
     }
 
-    /// Makes such connections, also for other threads.
+    /// A function that makes TLS connections to the server, for use in other threads.
     pub fn tls_connector(&self, trusted: &Path, name: &str) -> impl Fn() -> Client<Tls> + Send + Sync + 'static {
         self.tls_connector_from(None, trusted, name)
     }
 
-    /// The same from an address of this host.
+    /// A function that makes TLS connections from the address `from` of this host.
     pub fn tls_connector_from(
         &self,
         from: Option<IpAddr>,
@@ -102,20 +102,20 @@ impl Serving {
             let connection = ClientConnection::new(Arc::clone(&config), name.clone()).unwrap();
             let stream =
                 from.map_or_else(|| Client::connect(address), |from| Client::connect_from(from, address)).stream;
-            Client { stream: StreamOwned::new(connection, stream), read: Vec::new(), began: false }
+            Client { stream: StreamOwned::new(connection, stream), read: Vec::new(), has_begun: false }
         }
     }
 }
 
-/// TLS of a client.
+/// A client's TLS stream.
 pub type Tls = StreamOwned<ClientConnection, TcpStream>;
 
-/// One connection of a client that checks what it is given.
+/// One connection of a client.
 pub struct Client<S> {
     pub stream: S,
     read: Vec<u8>,
-    /// Something of the response that is awaited has come.
-    began: bool,
+    /// Whether some bytes of the current response were received.
+    has_begun: bool,
 }
 
 /// One response, framed by its Content-Length.
@@ -125,29 +125,29 @@ pub struct Response {
     pub body: Vec<u8>,
 }
 
-/// The connection ended before the response did.
+/// The connection ended before the response was complete.
 #[derive(Clone, Copy, Debug)]
-pub struct Cut {
-    /// Some of the response had come.
-    pub began: bool,
+pub struct ConnectionEnded {
+    /// Whether some bytes of the response were received.
+    pub has_begun: bool,
 }
 
 impl Client<TcpStream> {
-    /// A connection of its own.
+    /// Opens a connection.
     pub fn connect(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        Client { stream, read: Vec::new(), began: false }
+        Client { stream, read: Vec::new(), has_begun: false }
     }
 
-    /// The same from an address of this host.
+    /// Opens a connection from the address `from` of this host.
     pub fn connect_from(from: IpAddr, address: SocketAddr) -> Self {
-        let made = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
-        bind(made.as_raw_fd(), &SockaddrStorage::from(SocketAddr::new(from, 0))).unwrap();
-        connect(made.as_raw_fd(), &SockaddrStorage::from(address)).unwrap();
-        let stream = TcpStream::from(made);
+        let socket_fd = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
+        bind(socket_fd.as_raw_fd(), &SockaddrStorage::from(SocketAddr::new(from, 0))).unwrap();
+        connect(socket_fd.as_raw_fd(), &SockaddrStorage::from(address)).unwrap();
+        let stream = TcpStream::from(socket_fd);
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        Client { stream, read: Vec::new(), began: false }
+        Client { stream, read: Vec::new(), has_begun: false }
     }
 }
 
@@ -155,10 +155,10 @@ impl<S: Read + Write> Client<S> {
     /// Sends a request and reads the complete response.
     ///
     /// # Errors
-    /// The connection ended before.
-    pub fn get(&mut self, path: &str, more: &str) -> Result<Response, Cut> {
-        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\n{more}\r\n");
-        self.stream.write_all(request.as_bytes()).map_err(|_| Cut { began: false })?;
+    /// The connection ended before the response was complete.
+    pub fn get(&mut self, path: &str, fields: &str) -> Result<Response, ConnectionEnded> {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\n{fields}\r\n");
+        self.stream.write_all(request.as_bytes()).map_err(|_| ConnectionEnded { has_begun: false })?;
         self.response()
     }
 
@@ -166,18 +166,18 @@ impl<S: Read + Write> Client<S> {
     ///
     /// # Errors
     /// As for [`Client::get`].
-    pub fn response(&mut self) -> Result<Response, Cut> {
-        let whole = self.whole_response();
-        whole.ok_or(Cut { began: self.began })
+    pub fn response(&mut self) -> Result<Response, ConnectionEnded> {
+        let response = self.complete_response();
+        response.ok_or(ConnectionEnded { has_begun: self.has_begun })
     }
 
-    fn whole_response(&mut self) -> Option<Response> {
-        self.began = !self.read.is_empty();
+    fn complete_response(&mut self) -> Option<Response> {
+        self.has_begun = !self.read.is_empty();
         let end = loop {
             if let Some(at) = self.read.windows(4).position(|window| window == b"\r\n\r\n") {
                 break at + 4;
             }
-            self.more()?;
+            self.read_more()?;
         };
         let head = String::from_utf8(self.read.drain(..end).collect()).unwrap();
         let mut response = Response { head, body: Vec::new() };
@@ -186,23 +186,23 @@ impl<S: Read + Write> Client<S> {
             _ => response.field("content-length").expect("a length").parse().unwrap(),
         };
         while self.read.len() < length {
-            self.more()?;
+            self.read_more()?;
         }
         response.body = self.read.drain(..length).collect();
         Some(response)
     }
 
-    fn more(&mut self) -> Option<()> {
+    fn read_more(&mut self) -> Option<()> {
         let mut buffer = [0; 64 << 10];
-        let got = loop {
+        let length = loop {
             match self.stream.read(&mut buffer) {
                 // After SIGSTOP and SIGCONT a read with a timeout fails with EINTR.
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                outcome => break outcome.ok().filter(|&got| got > 0)?,
+                outcome => break outcome.ok().filter(|&length| length > 0)?,
             }
         };
-        self.began = true;
-        self.read.extend_from_slice(&buffer[..got]);
+        self.has_begun = true;
+        self.read.extend_from_slice(&buffer[..length]);
         Some(())
     }
 }
@@ -219,20 +219,21 @@ impl Response {
     }
 }
 
-/// Clients that request the workspace's pages repeatedly on persistent connections and compare each with the file.
-pub struct Faithful {
+/// Clients that request the workspace's pages repeatedly on persistent connections and compare each response with the
+/// file.
+pub struct VerifyingClients {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<u64>>,
 }
 
-impl Faithful {
-    /// Starts one client per connection, made by `connect`. A connection closed between two requests is replaced; one
-    /// that breaks off within a response is a failure.
+impl VerifyingClients {
+    /// Starts one client per connection. `connect` opens a connection. A connection closed between two requests is
+    /// replaced; one closed within a response is a failure.
     pub fn start<S: Read + Write>(
         workspace: &Workspace,
         connections: usize,
         connect: impl Fn() -> Client<S> + Send + Sync + 'static,
-    ) -> Faithful {
+    ) -> VerifyingClients {
         let stop = Arc::new(AtomicBool::new(false));
         let pages: Arc<Vec<(String, Vec<u8>)>> = Arc::new(
             ["10k.bin", "100k.bin"]
@@ -245,34 +246,34 @@ impl Faithful {
                 let (stop, pages, connect) = (Arc::clone(&stop), Arc::clone(&pages), Arc::clone(&connect));
                 thread::spawn(move || {
                     let mut client = connect();
-                    let mut answers = 0;
+                    let mut responses = 0;
                     while !stop.load(Ordering::Relaxed) {
                         for (path, page) in pages.iter() {
                             let mut outcome = client.get(path, "");
                             for _ in 0..9 {
-                                if matches!(outcome, Err(Cut { began: false })) {
+                                if matches!(outcome, Err(ConnectionEnded { has_begun: false })) {
                                     client = connect();
                                     outcome = client.get(path, "");
                                 }
                             }
-                            let response = outcome.expect("a good client is not cut off within an answer");
+                            let response = outcome.expect("the server does not close a connection within a response");
                             assert_eq!(response.status(), 200, "{}", response.head);
                             assert!(response.body == *page, "{path}: {} other bytes", response.body.len());
-                            answers += 1;
+                            responses += 1;
                         }
-                        // Thousands a second would leave attackers nothing.
+                        // Without the pause, these clients would use all of the CPU time.
                         thread::sleep(Duration::from_millis(2));
                     }
-                    answers
+                    responses
                 })
             })
             .collect();
-        Faithful { stop, threads }
+        VerifyingClients { stop, threads }
     }
 
     /// The number of correct responses; panics after an incorrect one.
     pub fn stop(self) -> u64 {
         self.stop.store(true, Ordering::Relaxed);
-        self.threads.into_iter().map(|thread| thread.join().expect("every answer is right")).sum()
+        self.threads.into_iter().map(|thread| thread.join().expect("every response is correct")).sum()
     }
 }

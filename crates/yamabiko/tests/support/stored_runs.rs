@@ -1,4 +1,4 @@
-//! Stored runs that are written without a measurement.
+//! Writes stored runs without measuring anything.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,23 +7,23 @@ use std::time::{Duration, SystemTime};
 use schema::document::{Document, Load, Quantiles, Run, SCHEMA, Validity};
 use store::{RunFolder, RunStore};
 
-/// A run begun `second` seconds after 2026-11-20 09:30:00 UTC that ended: its p99 is `p99_ms`.
-pub fn ended(book: &Path, name: &str, second: u64, command: &str, p99_ms: u64) -> PathBuf {
-    let run = begun(book, name, second);
+/// Writes a complete run that began `second` seconds after 2026-11-20 09:30:00 UTC, with a p99 of `p99_ms`.
+pub fn ended(store: &Path, name: &str, second: u64, command: &str, p99_ms: u64) -> PathBuf {
+    let run = start_run(store, name, second);
     run.write_plan("seed = 1\n").unwrap();
     run.write_summary(&document(run.id(), command, p99_ms)).unwrap();
     run.path().to_owned()
 }
 
-/// A run that goes on as long as this lives.
-pub fn begun(book: &Path, name: &str, second: u64) -> RunFolder {
-    let moment = SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_167_000 + second);
-    RunStore::at(book).create(name, moment, second).unwrap()
+/// Writes a run that counts as running as long as the returned value exists.
+pub fn start_run(store: &Path, name: &str, second: u64) -> RunFolder {
+    let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_167_000 + second);
+    RunStore::at(store).create(name, time, second).unwrap()
 }
 
-/// A run whose document names other runs, as an experiment's does.
-pub fn naming(book: &Path, name: &str, second: u64, named: &[String]) -> PathBuf {
-    let dir = ended(book, name, second, "yamabiko capacity http://server/", 1);
+/// Writes a run whose document names other runs, like an experiment's document.
+pub fn experiment(store: &Path, name: &str, second: u64, named: &[String]) -> PathBuf {
+    let dir = ended(store, name, second, "yamabiko capacity http://server/", 1);
     let path = dir.join("summary.json");
     let mut document: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
     document["capacity"] = serde_json::json!({ "trials": named });
@@ -31,7 +31,7 @@ pub fn naming(book: &Path, name: &str, second: u64, named: &[String]) -> PathBuf
     dir
 }
 
-/// Name of a run's folder.
+/// The run's id: the name of its folder.
 pub fn id(dir: &Path) -> String {
     dir.file_name().unwrap().to_str().unwrap().to_owned()
 }

@@ -1,4 +1,4 @@
-//! Authorities, certificates and servers that speak TLS.
+//! Certificate authorities, certificates and TLS servers.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -12,14 +12,14 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use super::workspace::{Workspace, str_of};
 
-/// A certificate authority, its certificates, and their files in a workspace.
+/// A certificate authority that writes its certificates to files in a workspace.
 pub struct Authority {
     folder: PathBuf,
     name: String,
     issuer: Issuer<'static, KeyPair>,
 }
 
-/// A certificate and its key, in files.
+/// A certificate and its key, and their files.
 pub struct Certificate {
     pub cert: PathBuf,
     pub key: PathBuf,
@@ -28,7 +28,7 @@ pub struct Certificate {
 }
 
 impl Authority {
-    /// A new one; its certificate is in `<name>.pem`.
+    /// Creates an authority and writes its certificate to `<name>.pem`.
     pub fn new(workspace: &Workspace, name: &str) -> Authority {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(Vec::new()).unwrap();
@@ -39,12 +39,12 @@ impl Authority {
         Authority { folder, name: name.to_owned(), issuer: Issuer::new(params, key) }
     }
 
-    /// The file of its certificate.
+    /// The file of the authority's certificate.
     pub fn file(&self) -> PathBuf {
         self.folder.join(format!("{}.pem", self.name))
     }
 
-    /// A certificate for these names, good until the year `until`.
+    /// Signs a certificate for these names, valid until the beginning of the year `until`.
     pub fn sign(&self, names: &[&str], until: i32) -> Certificate {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>()).unwrap();
@@ -58,7 +58,7 @@ impl Authority {
     }
 }
 
-/// The command that starts nginx with these servers, each a port, a certificate and more of its configuration.
+/// The command that starts nginx with these servers: port, certificate and further configuration of each.
 pub fn nginx(workspace: &Workspace, servers: &[(u16, &Certificate, &str)]) -> String {
     let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         .map(|kind| format!("    {kind}_temp_path var/{kind};\n"))
@@ -84,23 +84,23 @@ pub fn nginx(workspace: &Workspace, servers: &[(u16, &Certificate, &str)]) -> St
     format!("exec nginx -p {} -c {} -g 'daemon off;'", workspace.path().display(), configuration.display())
 }
 
-/// What a server of [`odd`] does with each connection.
+/// What a [`misbehaving_server`] does with each connection.
 #[derive(Clone, Copy, Debug)]
-pub enum Manners {
-    /// Reads the beginning of the handshake and closes.
-    Hangs,
-    /// Responds as a plain HTTP server.
-    Plain,
-    /// Responds with a close-delimited body, sends close_notify, closes.
-    Polite,
-    /// The same without close_notify.
-    Rude,
-    /// A body with its length, and no close_notify.
-    RudeButWhole,
+pub enum TlsBehaviour {
+    /// Reads the beginning of the handshake and closes the connection.
+    ClosesInHandshake,
+    /// Responds as an HTTP server without TLS.
+    PlainHttp,
+    /// Sends a close-delimited body and close_notify, and closes the connection.
+    SendsCloseNotify,
+    /// Sends a close-delimited body and closes the connection without close_notify.
+    OmitsCloseNotify,
+    /// Sends a body with Content-Length and closes the connection without close_notify.
+    OmitsCloseNotifyWithLength,
 }
 
-/// A server with bad manners, on a port of the host's loopback. It serves as long as the test's process lives.
-pub fn odd(certificate: &Certificate, manners: Manners) -> SocketAddr {
+/// Starts a TLS server with this behaviour on a free loopback port. It runs until the test process exits.
+pub fn misbehaving_server(certificate: &Certificate, behaviour: TlsBehaviour) -> SocketAddr {
     let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
         .with_safe_default_protocol_versions()
         .unwrap()
@@ -113,22 +113,22 @@ pub fn odd(certificate: &Certificate, manners: Manners) -> SocketAddr {
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             let config = Arc::clone(&config);
-            // What the client does to it is the test's matter.
-            std::thread::spawn(move || drop(serve(stream, config, manners)));
+            // An error means that the client closed the connection; the test checks the client.
+            std::thread::spawn(move || drop(serve(stream, config, behaviour)));
         }
     });
     address
 }
 
-fn serve(mut stream: TcpStream, config: Arc<ServerConfig>, manners: Manners) -> std::io::Result<()> {
+fn serve(mut stream: TcpStream, config: Arc<ServerConfig>, behaviour: TlsBehaviour) -> std::io::Result<()> {
     let mut bytes = [0; 4096];
-    match manners {
-        Manners::Hangs => return stream.read(&mut bytes).map(drop),
-        Manners::Plain => {
+    match behaviour {
+        TlsBehaviour::ClosesInHandshake => return stream.read(&mut bytes).map(drop),
+        TlsBehaviour::PlainHttp => {
             let _ = stream.read(&mut bytes)?;
             return stream.write_all(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
         }
-        Manners::Polite | Manners::Rude | Manners::RudeButWhole => {}
+        TlsBehaviour::SendsCloseNotify | TlsBehaviour::OmitsCloseNotify | TlsBehaviour::OmitsCloseNotifyWithLength => {}
     }
     let connection = ServerConnection::new(config).map_err(std::io::Error::other)?;
     let mut tls = StreamOwned::new(connection, stream);
@@ -140,9 +140,10 @@ fn serve(mut stream: TcpStream, config: Arc<ServerConfig>, manners: Manners) -> 
         }
         request.extend_from_slice(&bytes[..length]);
     }
-    let length = if matches!(manners, Manners::RudeButWhole) { "Content-Length: 5\r\n" } else { "" };
+    let length =
+        if matches!(behaviour, TlsBehaviour::OmitsCloseNotifyWithLength) { "Content-Length: 5\r\n" } else { "" };
     tls.write_all(format!("HTTP/1.1 200 OK\r\n{length}Connection: close\r\n\r\nhello").as_bytes())?;
-    if matches!(manners, Manners::Polite) {
+    if matches!(behaviour, TlsBehaviour::SendsCloseNotify) {
         tls.conn.send_close_notify();
     }
     tls.flush()

@@ -1,4 +1,4 @@
-//! Both ends of the testbed with a path between them, in the test process.
+//! Both ends of the testbed and the path between them, in the test process.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
@@ -17,24 +17,24 @@ use testbed::drive::{Drive, Driven};
 use testbed::host::CorePlan;
 use testbed::topology::{self, SERVER, Topology};
 
-/// Both ends, while the path runs on a thread of its own; ended by [`TwoEnds::end`], or when dropped.
+/// Both ends of the testbed. The path runs on a thread of its own until [`TwoEnds::end`] or the drop.
 pub struct TwoEnds {
     topology: Topology,
     progress: Arc<Progress>,
     stop: Arc<Wake>,
     thread: Option<JoinHandle<Driven>>,
-    /// CLOCK_MONOTONIC at which the times of the path's changes begin.
+    /// Start of the path in nanoseconds of CLOCK_MONOTONIC: the zero of the times of the path's changes.
     pub start_ns: u64,
 }
 
 impl TwoEnds {
-    /// With the path of a plan's `[path]`, for one client.
+    /// Starts the path that this `[path]` table of a plan describes, for one client.
     pub fn new(path: &str) -> Self {
         let plan: PathPlan = toml::from_str(path).unwrap_or_else(|error| panic!("{error}\n{path}"));
         let spec = testbed::distances::spec(&plan, 1).unwrap();
         let rootless = topology::gain_privilege().unwrap();
         let mut topology = Topology::new(None, &CorePlan::default(), None, rootless).unwrap();
-        // One that fills queues: a host whose default is bbr would hide them.
+        // cubic fills queues, while bbr, the default of some hosts, would avoid them.
         let tcp = ServerTcp { initcwnd: None, cc: Some("cubic".into()) };
         let mut path = topology.connect(&spec, true, &tcp, &CorePlan::default(), 1).expect("a path between them");
         let progress = Arc::new(Progress::default());
@@ -45,9 +45,9 @@ impl TwoEnds {
         let thread = std::thread::spawn({
             let (progress, stop) = (Arc::clone(&progress), Arc::clone(&stop));
             move || {
-                let right = RealTimeLock::acquire();
-                let wanted = if right.is_some() { Urgency::RealTime } else { Urgency::High };
-                wanted.apply_to_this_thread();
+                let real_time_lock = RealTimeLock::acquire();
+                let urgency = if real_time_lock.is_some() { Urgency::RealTime } else { Urgency::High };
+                urgency.apply_to_this_thread();
                 let drive = Drive {
                     clock,
                     wait: Wait::default(),
@@ -69,24 +69,24 @@ impl TwoEnds {
         TwoEnds { topology, progress, stop, thread: Some(thread), start_ns: now_ns }
     }
 
-    /// A socket at the server's end.
+    /// A UDP socket at the server's end.
     pub fn server(&self, port: u16) -> UdpSocket {
         let address = SocketAddr::new(SERVER.into(), port);
         receiving(self.topology.server_net.run(|| UdpSocket::bind(address)).unwrap().unwrap())
     }
 
-    /// A socket of the client.
+    /// A UDP socket at the client's end.
     pub fn client(&self, port: u16) -> UdpSocket {
         let address = SocketAddr::new(client_address(), port);
         receiving(self.topology.client_net.run(|| UdpSocket::bind(address)).unwrap().unwrap())
     }
 
-    /// Does something at the server's end, such as listening.
+    /// Does `work` at the server's end, such as listening.
     pub fn at_server<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         self.topology.server_net.run(work).unwrap()
     }
 
-    /// Does something at the client's end.
+    /// Does `work` at the client's end.
     pub fn at_client<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         self.topology.client_net.run(work).unwrap()
     }
@@ -100,7 +100,7 @@ impl TwoEnds {
     fn join(&mut self) -> Driven {
         self.progress.request_stop(1, units::Timestamp::ZERO);
         self.stop.wake();
-        self.thread.take().expect("it is ended once").join().expect("the path does not panic")
+        self.thread.take().expect("the path is joined once").join().expect("the path does not panic")
     }
 }
 
@@ -112,7 +112,7 @@ impl Drop for TwoEnds {
     }
 }
 
-/// The one client.
+/// Address of the client.
 pub fn client_address() -> IpAddr {
     topology::client_address(0, SERVER.into())
 }
@@ -123,7 +123,8 @@ fn receiving(socket: UdpSocket) -> UdpSocket {
     socket
 }
 
-/// In each direction: received plus added packets equal sent, dropped and in transit.
+/// Asserts that in each direction accepted and duplicated packets equal delivered and dropped packets and those in
+/// transit.
 pub fn assert_conserved(counters: &[Counters; 2]) {
     for counters in counters {
         assert_eq!(

@@ -1,4 +1,4 @@
-//! An ordinary user of this machine, made out of root.
+//! Runs the program as an unprivileged user; the test itself runs as root.
 
 use std::fs;
 use std::path::PathBuf;
@@ -6,13 +6,13 @@ use std::process::{Command, Stdio};
 
 use super::workspace::{Output, Workspace, set_mode, str_of, yamabiko};
 
-/// User 65534 with a copy of the program that it may run.
+/// User 65534 (nobody), with a copy of the program that this user may execute.
 pub struct User {
     pub workspace: Workspace,
     pub program: PathBuf,
 }
 
-/// What the user finds at /dev/net/tun.
+/// State of the device /dev/net/tun.
 #[derive(Clone, Copy)]
 pub enum Tun {
     ForAll,
@@ -25,9 +25,9 @@ impl User {
         User::of(Workspace::new())
     }
 
-    /// In a workspace of [`Room::beside`].
-    pub fn beside() -> User {
-        User::of(Workspace::beside())
+    /// The user in a workspace of [`Workspace::concurrent_as_root`].
+    pub fn concurrent() -> User {
+        User::of(Workspace::concurrent_as_root())
     }
 
     fn of(workspace: Workspace) -> User {
@@ -37,8 +37,8 @@ impl User {
         User { workspace, program }
     }
 
-    /// Runs the program as that user. The device belongs to a mount namespace that ends with it: this machine's own is
-    /// not touched.
+    /// Runs the program as that user. The device is in a mount namespace that ends with the program, so the machine's
+    /// own device is not touched.
     pub fn run(&self, tun: Tun, arguments: &[&str]) -> Output {
         let device = match tun {
             Tun::ForAll => "mknod -m 666 /dev/net/tun c 10 200",
@@ -56,5 +56,5 @@ impl User {
     }
 }
 
-/// The user id of nobody.
+/// The user id of the user nobody.
 pub const NOBODY: u32 = 65534;

@@ -15,10 +15,10 @@ use nix::unistd::{Pid, Uid};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Tests of one binary would disturb each other's figures: one test at a time has a measuring workspace.
-static ALONE: Mutex<()> = Mutex::new(());
+/// Held by the one test that may measure: tests of one binary would disturb each other's figures.
+static MEASURING: Mutex<()> = Mutex::new(());
 
-/// Far more than anything here takes, far less than a person waits.
+/// Timeout of a program that a test waits for: far more than any of them takes.
 pub const TEST_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// The program under test.
@@ -26,34 +26,34 @@ pub fn yamabiko() -> PathBuf {
     std::env::var_os("YAMABIKO_BIN").map_or_else(|| env!("CARGO_BIN_EXE_yamabiko").into(), PathBuf::from)
 }
 
-/// A folder that any user may read, with pages to serve, a place for servers to write, and a book of its own.
+/// A folder that any user may read, with pages to serve, a folder that servers may write, and a run store.
 pub struct Workspace {
     folder: TempDir,
-    _alone: Option<MutexGuard<'static, ()>>,
+    _measuring: Option<MutexGuard<'static, ()>>,
 }
 
 impl Workspace {
-    /// Waits for its turn.
+    /// The workspace of a test that checks figures, as root. Waits until no other test of this binary measures.
     pub fn new() -> Workspace {
         assert!(Uid::effective().is_root(), "these tests make namespaces: run them as root");
-        Workspace::furnish(Some(ALONE.lock().unwrap_or_else(PoisonError::into_inner)))
+        Workspace::create(Some(MEASURING.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 
-    /// A workspace for concurrent tests as root: no figure in it is checked, and its programs mostly wait, so that the
-    /// one measuring test is not disturbed.
-    pub fn beside() -> Workspace {
+    /// The workspace of a test that runs as root concurrently with others: it checks no figures, and its programs
+    /// mostly wait, so that the measuring test is not disturbed.
+    pub fn concurrent_as_root() -> Workspace {
         assert!(Uid::effective().is_root(), "these tests make namespaces: run them as root");
-        Workspace::furnish(None)
+        Workspace::create(None)
     }
 
-    /// A workspace for concurrent tests as any user: no figure in it is checked.
-    pub fn shared() -> Workspace {
-        Workspace::furnish(None)
+    /// The workspace of a test that runs as any user concurrently with others: it checks no figures.
+    pub fn concurrent() -> Workspace {
+        Workspace::create(None)
     }
 
-    fn furnish(alone: Option<MutexGuard<'static, ()>>) -> Workspace {
+    fn create(measuring: Option<MutexGuard<'static, ()>>) -> Workspace {
         let folder = tempfile::Builder::new().prefix("yamabiko-real-").tempdir().unwrap();
-        let workspace = Workspace { folder, _alone: alone };
+        let workspace = Workspace { folder, _measuring: measuring };
         set_mode(workspace.path(), 0o755);
         for (name, mode) in [("www", 0o755), ("var", 0o777), ("runs", 0o777), ("out", 0o777)] {
             fs::create_dir(workspace.path().join(name)).unwrap();
@@ -64,22 +64,22 @@ impl Workspace {
         workspace
     }
 
-    /// The folder.
+    /// The workspace's folder.
     pub fn path(&self) -> &Path {
         self.folder.path()
     }
 
-    /// The pages: `10k.bin` and `100k.bin`.
+    /// The folder of the pages `10k.bin` and `100k.bin`.
     pub fn www(&self) -> PathBuf {
         self.path().join("www")
     }
 
-    /// The run store.
+    /// The folder of the run store.
     pub fn runs(&self) -> PathBuf {
         self.path().join("runs")
     }
 
-    /// A file in the folder that anyone may write.
+    /// The path of a file in a folder that any user may write.
     pub fn file(&self, name: &str) -> PathBuf {
         self.path().join("out").join(name)
     }
@@ -96,10 +96,11 @@ impl Workspace {
         self.start_command(self.command(arguments))
     }
 
-    /// Starts a command in the workspace with its run store; the output goes to files. Ends with the test.
+    /// Starts a command in the workspace's folder with its run store. stdout and stderr go to files. The process ends
+    /// with the test.
     pub fn start_command(&self, mut command: Command) -> Running {
         let (out, err) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
-        let said = format!("{command:?}");
+        let command_line = format!("{command:?}");
         if command.get_current_dir().is_none() {
             command.current_dir(self.path());
         }
@@ -109,27 +110,27 @@ impl Workspace {
             .stdout(out.try_clone().unwrap())
             .stderr(err.try_clone().unwrap())
             .spawn()
-            .unwrap_or_else(|error| panic!("{said}: {error}"));
-        Running { child, out, err, said, started: Instant::now() }
+            .unwrap_or_else(|error| panic!("{command_line}: {error}"));
+        Running { child, out, err, command_line, started: Instant::now() }
     }
 
-    /// The same with a pipe to its standard input, as a keyboard.
+    /// Starts a command like [`Workspace::start_command`], with a pipe as its standard input.
     pub fn start_with_input(&self, mut command: Command) -> (Running, ChildStdin) {
         command.stdin(Stdio::piped());
         let mut running = self.start_command(command);
-        let input = running.child.stdin.take().expect("piped just now");
+        let input = running.child.stdin.take().expect("stdin is a pipe");
         (running, input)
     }
 
-    /// Runs the program to its end without input.
+    /// Runs the program without input and waits for its end.
     pub fn run(&self, arguments: &[&str]) -> Output {
         let mut command = self.command(arguments);
         command.stdin(Stdio::null());
         self.start_command(command).finish()
     }
 
-    /// Runs `bench`, `run` or `report` with `--json`; the status may be 0 or 3, as the machine's noise may make a
-    /// result invalid that is right. What must hold is for the test to say.
+    /// Runs `bench`, `run` or `report` with `--json`. The exit status may be 0 or 3, as the machine's noise can make a
+    /// correct result invalid. The test checks the document.
     pub fn run_json(&self, arguments: &[&str]) -> Value {
         let output = self.run(arguments);
         assert!(matches!(output.code, Some(0 | 3)), "{output}");
@@ -142,49 +143,54 @@ pub struct Running {
     child: Child,
     out: File,
     err: File,
-    said: String,
+    command_line: String,
     started: Instant,
 }
 
 impl Running {
-    /// Its process number.
+    /// The process number.
     pub fn pid(&self) -> i32 {
         self.child.id() as i32
     }
 
-    /// Sends it a signal.
+    /// Sends a signal to the process.
     pub fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(self.pid()), signal).unwrap();
     }
 
-    /// Its stderr so far.
+    /// The process's stderr so far.
     pub fn stderr(&self) -> String {
         text(&self.err)
     }
 
-    /// What it has printed so far.
+    /// The process's stdout so far.
     pub fn stdout(&self) -> String {
         text(&self.out)
     }
 
-    /// Whether it has ended.
+    /// Whether the process has ended.
     pub fn ended(&mut self) -> bool {
         self.child.try_wait().unwrap().is_some()
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the process, at most [`TEST_TIMEOUT`].
     pub fn finish(self) -> Output {
         self.finish_within(TEST_TIMEOUT)
     }
 
-    /// The same of what makes many runs one after the other.
-    pub fn finish_within(mut self, patience: Duration) -> Output {
-        let deadline = Instant::now() + patience;
+    /// Waits for the end of the process, at most `timeout`: for a program that makes many runs.
+    pub fn finish_within(mut self, timeout: Duration) -> Output {
+        let deadline = Instant::now() + timeout;
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 break status;
             }
-            assert!(Instant::now() < deadline, "still running after {patience:?}: {}\n{}", self.said, text(&self.err));
+            assert!(
+                Instant::now() < deadline,
+                "still running after {timeout:?}: {}\n{}",
+                self.command_line,
+                text(&self.err)
+            );
             sleep(Duration::from_millis(5));
         };
         self.output(status)
@@ -196,15 +202,15 @@ impl Running {
             signal: status.signal(),
             stdout: text(&self.out),
             stderr: text(&self.err),
-            said: self.said.clone(),
-            lasted: self.started.elapsed(),
+            command_line: self.command_line.clone(),
+            elapsed: self.started.elapsed(),
         }
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Already ended is as good.
+        // An error means that the process has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -216,29 +222,29 @@ pub struct Output {
     pub signal: Option<i32>,
     pub stdout: String,
     pub stderr: String,
-    pub said: String,
-    pub lasted: Duration,
+    pub command_line: String,
+    pub elapsed: Duration,
 }
 
 impl Output {
-    /// It ended well.
+    /// Asserts that the exit status is 0.
     pub fn success(self) -> Output {
         assert_eq!(self.code, Some(0), "{self}");
         self
     }
 
-    /// Its stdout is one JSON document and nothing else.
+    /// Parses stdout, which must be one JSON document and nothing else.
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}\n{self}"))
     }
 
-    /// It printed nothing, and one line of error, which has all of `words`.
+    /// Asserts that the program printed nothing to stdout and one line to stderr, which contains all of `words`.
     pub fn refused(&self, code: i32, words: &[&str]) {
         assert_eq!(self.code, Some(code), "{self}");
-        assert_eq!(self.stderr.trim_end().lines().count(), 1, "one clear line\n{self}");
+        assert_eq!(self.stderr.trim_end().lines().count(), 1, "stderr has one line\n{self}");
         assert_eq!(self.stdout, "", "{self}");
         for word in words {
-            assert!(self.stderr.contains(word), "`{word}` is not in\n{self}");
+            assert!(self.stderr.contains(word), "stderr does not contain `{word}`\n{self}");
         }
     }
 }
@@ -248,7 +254,7 @@ impl std::fmt::Display for Output {
         write!(
             f,
             "{}\nstatus {:?}, signal {:?}\nstdout: {}\nstderr: {}",
-            self.said, self.code, self.signal, self.stdout, self.stderr
+            self.command_line, self.code, self.signal, self.stdout, self.stderr
         )
     }
 }
@@ -257,12 +263,12 @@ impl std::fmt::Display for Output {
 pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(20);
     while !done() {
-        assert!(Instant::now() < deadline, "waited in vain: {what}");
+        assert!(Instant::now() < deadline, "timeout waiting until {what}");
         sleep(Duration::from_millis(5));
     }
 }
 
-/// Does `each` of the cases, so many at a time: those that mostly wait.
+/// Calls `each` for every case, `at_a_time` cases concurrently: for cases that mostly wait.
 pub fn concurrently<T: Send>(
     at_a_time: usize,
     cases: impl IntoIterator<Item = T, IntoIter: Send>,
@@ -291,7 +297,7 @@ pub fn str_of(path: &(impl AsRef<OsStr> + ?Sized)) -> &str {
     path.as_ref().to_str().expect("temporary folders have plain names")
 }
 
-/// Bytes that do not repeat with any short period.
+/// Pseudo-random bytes.
 fn page(size: usize) -> Vec<u8> {
     let mut random = 0x2545_f491_4f6c_dd1d_u64;
     let mut next = || {
@@ -301,7 +307,8 @@ fn page(size: usize) -> Vec<u8> {
     (0..size).map(|_| next()).collect()
 }
 
-/// All of a file that another process writes through the same description: the position is left alone.
+/// The content of a file that another process writes through the same open file description, whose position must not
+/// change.
 fn text(file: &File) -> String {
     use std::os::unix::fs::FileExt;
     let mut bytes = vec![0; file.metadata().unwrap().len() as usize];

@@ -1,4 +1,4 @@
-//! `tap agent`, its status, and programs that opt in, against a manager of some lines.
+//! `tap agent`, its status, and programs that opt in, with a minimal manager in the test.
 
 use std::collections::HashSet;
 use std::fs::{self, Permissions};
@@ -19,37 +19,37 @@ use crate::support::workspace::{Output, Running, Workspace, wait_until};
 #[derive(Clone)]
 struct Manager {
     address: SocketAddr,
-    kept: Arc<Mutex<Kept>>,
+    received: Arc<Mutex<Received>>,
 }
 
 #[derive(Default)]
-struct Kept {
+struct Received {
     through: u64,
     rows: Vec<Value>,
     losses: Vec<Value>,
     heads: Vec<String>,
-    /// Refuses everybody.
+    /// Whether the manager refuses every token.
     refuses: bool,
-    /// Takes connections and closes them.
+    /// Whether the manager closes every connection without a response.
     is_away: bool,
 }
 
 impl Manager {
     fn start() -> Manager {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let manager = Manager { address: listener.local_addr().unwrap(), kept: Arc::default() };
+        let manager = Manager { address: listener.local_addr().unwrap(), received: Arc::default() };
         let serving = manager.clone();
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let serving = serving.clone();
-                std::thread::spawn(move || while serving.answer(stream.as_ref().unwrap()) {});
+                std::thread::spawn(move || while serving.respond(stream.as_ref().unwrap()) {});
             }
         });
         manager
     }
 
-    /// One request; `false` where the connection ended.
-    fn answer(&self, mut stream: &TcpStream) -> bool {
+    /// Responds to one request; returns `false` if the connection has ended.
+    fn respond(&self, mut stream: &TcpStream) -> bool {
         let mut head = Vec::new();
         let mut byte = [0; 1];
         while !head.ends_with(b"\r\n\r\n") {
@@ -63,15 +63,15 @@ impl Manager {
             head.lines().find_map(|line| line.to_lowercase().strip_prefix("content-length:")?.trim().parse().ok());
         let mut body = vec![0; length.unwrap()];
         stream.read_exact(&mut body).unwrap();
-        let mut kept = self.kept.lock().unwrap();
-        if kept.is_away {
+        let mut received = self.received.lock().unwrap();
+        if received.is_away {
             return false;
         }
-        let (status, answer) = kept.take(&head, &body);
-        kept.heads.push(head);
-        drop(kept);
-        let answer = answer.to_string();
-        let response = format!("HTTP/1.1 {status} X\r\nContent-Length: {}\r\n\r\n{answer}", answer.len());
+        let (status, response) = received.process(&head, &body);
+        received.heads.push(head);
+        drop(received);
+        let response = response.to_string();
+        let response = format!("HTTP/1.1 {status} X\r\nContent-Length: {}\r\n\r\n{response}", response.len());
         stream.write_all(response.as_bytes()).is_ok()
     }
 
@@ -79,13 +79,13 @@ impl Manager {
         format!("http://{}", self.address)
     }
 
-    fn kept<T>(&self, look: impl FnOnce(&mut Kept) -> T) -> T {
-        look(&mut self.kept.lock().unwrap())
+    fn received<T>(&self, inspect: impl FnOnce(&mut Received) -> T) -> T {
+        inspect(&mut self.received.lock().unwrap())
     }
 }
 
-impl Kept {
-    fn take(&mut self, head: &str, body: &[u8]) -> (u16, Value) {
+impl Received {
+    fn process(&mut self, head: &str, body: &[u8]) -> (u16, Value) {
         let now = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64;
         if self.refuses {
             return (401, json!({"error": "unauthenticated", "message": "There is no such token."}));
@@ -113,7 +113,7 @@ impl Kept {
     }
 }
 
-/// What an agent needs.
+/// The files of an agent.
 struct Machine {
     workspace: Workspace,
     token: PathBuf,
@@ -121,7 +121,7 @@ struct Machine {
 
 impl Machine {
     fn new() -> Machine {
-        let workspace = Workspace::shared();
+        let workspace = Workspace::concurrent();
         let token = workspace.path().join("token");
         fs::write(&token, format!("web-1.{}\n", "s".repeat(43))).unwrap();
         fs::set_permissions(&token, Permissions::from_mode(0o600)).unwrap();
@@ -151,11 +151,11 @@ impl Machine {
         first.iter().chain(more).map(|&word| word.to_owned()).collect()
     }
 
-    /// Starts an agent, and waits until programs can come.
+    /// Starts an agent, and waits until programs can use its tap.
     fn agent(&self, url: &str, more: &[&str]) -> Running {
         let arguments = self.arguments(url, more);
         let mut agent = self.workspace.start(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
-        wait_until("the agent is there", || {
+        wait_until("the agent's tap is ready", || {
             assert!(!agent.ended(), "{}", agent.stderr());
             agent.stdout().lines().count() == 3
         });
@@ -167,7 +167,7 @@ impl Machine {
         self.workspace.run(&arguments.iter().map(String::as_str).collect::<Vec<_>>())
     }
 
-    /// A program of the machine, which asks the server once.
+    /// Runs curl under the agent's tap, with one request to the server.
     fn curl(&self, server: &Server) {
         let folder = format!("--agent={}", self.path("tap"));
         let output = self.workspace.run(&[
@@ -196,17 +196,17 @@ fn server() -> Server {
     Server::start(|_| canned_responses::response("200 OK", 100))
 }
 
-/// Exchanges that succeeded with the server, each once.
+/// Number of successful exchanges with the server; asserts that none is duplicated.
 fn exchanges(manager: &Manager, server: &Server) -> usize {
-    manager.kept(|kept| {
+    manager.received(|received| {
         let port = u64::from(server.address.port());
-        let rows: Vec<String> = kept
+        let rows: Vec<String> = received
             .rows
             .iter()
             .filter(|row| row["peer"]["port"] == port && row["outcome"] == "succeeded")
             .map(Value::to_string)
             .collect();
-        assert_eq!(rows.iter().collect::<HashSet<_>>().len(), rows.len(), "a row came twice");
+        assert_eq!(rows.iter().collect::<HashSet<_>>().len(), rows.len(), "no row is duplicated");
         rows.len()
     })
 }
@@ -216,31 +216,32 @@ fn rows_arrive_exactly_once_despite_failures_of_agent_and_manager() {
     let (machine, manager, server) = (Machine::new(), Manager::start(), server());
     let agent = machine.agent(&manager.url(), &[]);
     machine.curl(&server);
-    wait_until("the first exchange is told", || exchanges(&manager, &server) == 1);
-    // The manager is away; the agent is killed; a program runs while there is neither.
-    manager.kept(|kept| kept.is_away = true);
+    wait_until("the first exchange is reported", || exchanges(&manager, &server) == 1);
+    // The manager is away and the agent is killed; a program runs without both.
+    manager.received(|received| received.is_away = true);
     machine.curl(&server);
     agent.signal(Signal::SIGKILL);
     drop(agent);
     machine.curl(&server);
     let agent = machine.agent(&manager.url(), &[]);
     machine.curl(&server);
-    manager.kept(|kept| kept.is_away = false);
-    wait_until("all four are told", || exchanges(&manager, &server) == 4);
+    manager.received(|received| received.is_away = false);
+    wait_until("all four exchanges are reported", || exchanges(&manager, &server) == 4);
     // A regular end sends the remaining rows immediately.
     machine.curl(&server);
-    wait_until("it was read", || machine.status().1["rows"]["made"].as_u64() >= Some(2));
+    wait_until("the agent has read the records", || machine.status().1["rows"]["made"].as_u64() >= Some(2));
     agent.signal(Signal::SIGTERM);
     let output = agent.finish();
     assert_eq!(output.code, Some(0), "{}", output.stderr);
-    wait_until("the fifth, too", || exchanges(&manager, &server) == 5);
-    let lost: u64 = manager.kept(|kept| kept.losses.iter().map(|losses| losses["records"].as_u64().unwrap()).sum());
+    wait_until("the fifth exchange is reported", || exchanges(&manager, &server) == 5);
+    let lost: u64 =
+        manager.received(|received| received.losses.iter().map(|losses| losses["records"].as_u64().unwrap()).sum());
     assert_eq!(lost, 0);
-    let heads = manager.kept(|kept| kept.heads.clone());
+    let heads = manager.received(|received| received.heads.clone());
     assert!(heads.iter().all(|head| head.contains("Bearer web-1.sss")), "each request has the token");
     assert!(heads.iter().filter(|head| head.contains("/batches")).all(|head| head.contains("yamabiko-zero: 1")));
     let (output, status) = machine.status();
-    assert_eq!((output.code, &status["rows"]["dropped"]), (Some(2), &json!(0)), "it does not run any more");
+    assert_eq!((output.code, &status["rows"]["dropped"]), (Some(2), &json!(0)), "the agent is not running");
     assert!(!output.stdout.contains("sss"));
 }
 
@@ -249,17 +250,17 @@ fn addresses_are_hashed_before_they_reach_the_send_queue() {
     let (machine, manager, server) = (Machine::new(), Manager::start(), server());
     let _agent = machine.agent(&manager.url(), &["--hash-addresses"]);
     machine.curl(&server);
-    wait_until("the exchange is told", || exchanges(&manager, &server) == 1);
-    manager.kept(|kept| {
+    wait_until("the exchange is reported", || exchanges(&manager, &server) == 1);
+    manager.received(|received| {
         let of = |row: &Value, end: &str| row[end]["address"].as_str().map(str::to_owned);
-        for row in &kept.rows {
+        for row in &received.rows {
             for address in [of(row, "peer"), of(row, "local")].into_iter().flatten() {
                 assert!(address.starts_with("h:") && address.len() == 18, "{address}");
             }
         }
     });
-    // It is written each second.
-    wait_until("the status says so", || {
+    // The status file is written every second.
+    wait_until("the status reports it", || {
         let page = machine.workspace.run(&["tap", "agent", "status", "--data", &machine.path("data")]);
         assert_eq!(page.code, Some(0), "{page}");
         ["agent     web-1", "connected for", "addresses hashed", "0 B of 256 MB"]
@@ -271,10 +272,10 @@ fn addresses_are_hashed_before_they_reach_the_send_queue() {
 #[test]
 fn a_refused_token_is_reported_and_a_new_token_is_used() {
     let (machine, manager) = (Machine::new(), Manager::start());
-    manager.kept(|kept| kept.refuses = true);
+    manager.received(|received| received.refuses = true);
     let agent = machine.agent(&manager.url(), &[]);
-    wait_until("it is said", || agent.stderr().contains("There is no such token."));
-    wait_until("the status says so", || {
+    wait_until("the agent reports the refusal", || agent.stderr().contains("There is no such token."));
+    wait_until("the status reports it", || {
         let (output, status) = machine.status();
         output.code == Some(0) && status["link"]["state"] == "refused"
     });

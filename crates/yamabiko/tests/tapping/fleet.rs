@@ -1,5 +1,5 @@
-//! An agent and a manager of one user, without privilege: a program's exchanges are stored once, although both were
-//! killed. With many agents and network cuts: `real_fleet`.
+//! An agent and a manager of one unprivileged user: a program's exchanges are stored exactly once, although both
+//! are killed. `real_fleet` has tests with many agents and network cuts.
 
 use std::fs;
 use std::path::Path;
@@ -21,22 +21,22 @@ fn start(words: &[&str], log: &Path) -> Process {
     Process::start(command, log).unwrap()
 }
 
-/// Starts listening; returns the address once it does.
+/// Starts a manager; returns its address once it listens.
 fn manager(data: &Path, at: &str, log: &Path) -> (Process, String) {
     // Output of earlier processes is ignored.
     let _ = fs::remove_file(log);
-    let process = start(&parties::manager_words(at, "localhost", data), log);
+    let process = start(&parties::manager_arguments(at, "localhost", data), log);
     let mut found = None;
     wait("the manager listens", || {
         process.still_runs()?;
-        found = listening(&process.said());
+        found = listening(&process.log_text());
         Ok(found.is_some())
     })
     .unwrap();
     (process, found.unwrap().agents)
 }
 
-fn stored(data: &Path) -> u64 {
+fn stored_rows(data: &Path) -> u64 {
     let script = format!("{TESTS}/readers/fleet.py");
     let output = Command::new("python3").args([&script, "stored", str_of(data)]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -45,7 +45,7 @@ fn stored(data: &Path) -> u64 {
 
 #[test]
 fn killing_agent_and_manager_loses_and_duplicates_no_rows() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let out = workspace.path().join("out");
     let data = out.join("manager");
     fs::create_dir(&data).unwrap();
@@ -62,9 +62,9 @@ fn killing_agent_and_manager_loses_and_duplicates_no_rows() {
         log: out.join("agent.log"),
     };
     let (url, authority) = (format!("https://{address}"), parties::certificate(&data));
-    let agent_words = agent.words(&url, &authority);
-    let collects = start(&agent_words, &agent.log);
-    agent.ready(&collects).unwrap();
+    let agent_arguments = agent.arguments(&url, &authority);
+    let agent_process = start(&agent_arguments, &agent.log);
+    agent.ready(&agent_process).unwrap();
 
     let programs = Programs::make(&Path::new(TESTS).join("support/fleet"), &out).unwrap();
     let server = programs.server(true);
@@ -73,28 +73,28 @@ fn killing_agent_and_manager_loses_and_duplicates_no_rows() {
     let server = Process::start(command, &out.join("server.log")).unwrap();
     let mut ports = Vec::new();
     wait("the talkers' server listens", || {
-        let said = server.said();
-        ports = said.lines().filter_map(|line| line.strip_prefix("port ")).map(str::to_owned).collect();
-        Ok(said.contains("listening"))
+        let log = server.log_text();
+        ports = log.lines().filter_map(|line| line.strip_prefix("port ")).map(str::to_owned).collect();
+        Ok(log.contains("listening"))
     })
     .unwrap();
     let account = out.join("laptop.till.csv");
     let words = programs.talker_at(0, &account, 200, 50, &ports);
-    let mut own = Command::new(yamabiko());
-    own.args(["tap", &format!("--agent={}", str_of(&agent.rings)), "--"]).args(&words);
-    let talker = Process::start(own, &out.join("talker.log")).unwrap();
+    let mut tap = Command::new(yamabiko());
+    tap.args(["tap", &format!("--agent={}", str_of(&agent.rings)), "--"]).args(&words);
+    let talker = Process::start(tap, &out.join("talker.log")).unwrap();
 
-    wait("something is stored", || Ok(stored(&data) > 0)).unwrap();
-    collects.end(Signal::SIGKILL, TEST_TIMEOUT).unwrap();
+    wait("some rows are stored", || Ok(stored_rows(&data) > 0)).unwrap();
+    agent_process.end(Signal::SIGKILL, TEST_TIMEOUT).unwrap();
     first.end(Signal::SIGKILL, TEST_TIMEOUT).unwrap();
-    let collects = start(&agent_words, &agent.log);
+    let agent_process = start(&agent_arguments, &agent.log);
     let (second, _) = manager(&data, &address, &log);
     talker.succeeds_within(TEST_TIMEOUT).unwrap();
     let lines = fs::read_to_string(&account).unwrap().lines().count() as u64 - 1;
     assert!(lines > 200);
-    wait("all is stored", || Ok(stored(&data) >= lines)).unwrap();
-    // Both end in good order, and no row came twice.
-    collects.end(Signal::SIGTERM, TEST_TIMEOUT).unwrap();
+    wait("all rows are stored", || Ok(stored_rows(&data) >= lines)).unwrap();
+    // Both exit regularly, and no row is duplicated.
+    agent_process.end(Signal::SIGTERM, TEST_TIMEOUT).unwrap();
     second.end(Signal::SIGTERM, TEST_TIMEOUT).unwrap();
-    assert_eq!(stored(&data), lines);
+    assert_eq!(stored_rows(&data), lines);
 }

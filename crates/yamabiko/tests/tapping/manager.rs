@@ -1,4 +1,4 @@
-//! `yamabiko tap manager` as a program: its tokens, what it prints, how it ends, and what it does not begin with.
+//! `yamabiko tap manager` as a program: tokens, output, exit, and refused folders.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -20,7 +20,7 @@ fn start(workspace: &Workspace, data: &Path) -> Running {
         str_of(data),
     ]);
     wait_until("the manager listens", || {
-        assert!(!running.ended(), "it ended early: {}", running.stderr());
+        assert!(!running.ended(), "the manager exited early: {}", running.stderr());
         running.stdout().lines().count() == 2
     });
     running
@@ -28,7 +28,7 @@ fn start(workspace: &Workspace, data: &Path) -> Running {
 
 #[test]
 fn tokens_are_managed_with_and_without_a_running_manager() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let (data, file) = (workspace.file("manager"), workspace.file("token"));
     let token =
         |words: &[&str]| workspace.run(&[&["tap", "manager", "token"], words, &["--data", str_of(&data)]].concat());
@@ -41,17 +41,17 @@ fn tokens_are_managed_with_and_without_a_running_manager() {
     let running = start(&workspace, &data);
     token(&["add", "boss", "--role", "operator", "--output", str_of(&file)]).success();
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
-    let kept = fs::read_to_string(&file).unwrap();
+    let written = fs::read_to_string(&file).unwrap();
     token(&["add", "other", "--output", str_of(&file)]).refused(2, &["it must not be there yet"]);
-    assert_eq!(fs::read_to_string(&file).unwrap(), kept);
+    assert_eq!(fs::read_to_string(&file).unwrap(), written);
     token(&["revoke", "shop-7"]).success();
     token(&["revoke", "shop-7"]).refused(1, &["there is no active token `shop-7`"]);
     let list = token(&["list"]).success().stdout;
     let lines: Vec<&str> = list.lines().collect();
-    assert_eq!(lines.len(), 3, "a token that could be written nowhere was not made: {list}");
+    assert_eq!(lines.len(), 3, "a token whose file cannot be written is not created: {list}");
     assert!(lines[1].starts_with("boss ") && lines[1].ends_with(" active"), "{list}");
     assert!(lines[2].starts_with("shop-7 ") && lines[2].contains("revoked "), "{list}");
-    for secret in [&text, &kept] {
+    for secret in [&text, &written] {
         assert!(!list.contains(secret.split_once('.').unwrap().1.trim()));
     }
     running.signal(Signal::SIGTERM);
@@ -60,14 +60,14 @@ fn tokens_are_managed_with_and_without_a_running_manager() {
 
 #[test]
 fn the_manager_prints_its_address_and_refuses_a_foreign_folder() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let data = workspace.file("manager");
     let running = start(&workspace, &data);
-    let said = running.stdout();
-    let lines: Vec<&str> = said.lines().collect();
+    let stdout = running.stdout();
+    let lines: Vec<&str> = stdout.lines().collect();
     assert!(
         lines[0].starts_with("agents  https://127.0.0.1:") && lines[1].starts_with("page    http://127.0.0.1:"),
-        "{said}"
+        "{stdout}"
     );
     assert!(running.stderr().contains("ca.pem, SHA-256 "), "{}", running.stderr());
     let words = ["tap", "manager", "--listen", "127.0.0.1:0", "--data", str_of(&data)];
@@ -78,15 +78,15 @@ fn the_manager_prints_its_address_and_refuses_a_foreign_folder() {
     let page = |of: &Running| of.stdout().lines().nth(1).unwrap().rsplit('/').nth(1).unwrap().to_owned();
     let again = start(&workspace, &data);
     let secret = page(&again);
-    assert_eq!(lines[1].rsplit('/').nth(1), Some(&*secret), "the page's secret stays");
+    assert_eq!(lines[1].rsplit('/').nth(1), Some(&*secret), "the page's secret stays the same");
     again.signal(Signal::SIGKILL);
     again.finish();
-    let others = workspace.file("others");
-    fs::create_dir(&others).unwrap();
-    fs::write(others.join("index.sqlite"), "no index").unwrap();
-    let there = ["tap", "manager", "--listen", "127.0.0.1:0", "--data", str_of(&others)];
-    workspace.run(&there).refused(1, &["is not the index of a tap manager"]);
-    assert_eq!(fs::read_to_string(others.join("index.sqlite")).unwrap(), "no index");
+    let foreign_folder = workspace.file("foreign_folder");
+    fs::create_dir(&foreign_folder).unwrap();
+    fs::write(foreign_folder.join("index.sqlite"), "no index").unwrap();
+    let arguments = ["tap", "manager", "--listen", "127.0.0.1:0", "--data", str_of(&foreign_folder)];
+    workspace.run(&arguments).refused(1, &["is not the index of a tap manager"]);
+    assert_eq!(fs::read_to_string(foreign_folder.join("index.sqlite")).unwrap(), "no index");
 
     workspace.run(&["tap", "manager", "--data", str_of(&data)]).refused(1, &["--listen"]);
     workspace.run(&[&words[..], &["--keep-for", "400"]].concat()).refused(1, &["400d or 36h"]);

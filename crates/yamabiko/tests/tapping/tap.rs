@@ -29,7 +29,7 @@ fn server(connections: usize, requests: usize, bytes: usize) -> (SocketAddr, Joi
                 socket.write_all(head.as_bytes()).unwrap();
                 socket.write_all(&vec![b'x'; bytes]).unwrap();
             }
-            // Until the client has closed: who closes first is then known.
+            // Wait until the client has closed, so that the client always closes first.
             let _ = socket.read(&mut [0; 1]);
         }
     });
@@ -48,7 +48,7 @@ fn read_head(socket: &mut TcpStream) -> bool {
     true
 }
 
-/// Runs a program under the tap; what it printed, and the document.
+/// Runs a program under the tap; returns its output and the document.
 fn tapped(workspace: &Workspace, options: &[&str], command: &[&str]) -> (Output, Value) {
     let file = workspace.file("tap.json");
     let mut arguments = vec!["tap", "--json", file.to_str().unwrap()];
@@ -67,7 +67,7 @@ fn check<'a>(document: &'a Value, name: &str) -> &'a Value {
 
 #[test]
 fn tap_records_curl_from_connect_to_close() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let (address, serving) = server(1, 2, 30_000);
     let url = format!("http://{address}/");
     let (output, document) = tapped(
@@ -77,7 +77,7 @@ fn tap_records_curl_from_connect_to_close() {
     );
     serving.join().unwrap();
     assert_eq!((output.code, output.stdout.as_str()), (Some(0), "200\n200\n"), "{}", output.stderr);
-    assert_eq!(output.stderr, "", "the result went to the file");
+    assert_eq!(output.stderr, "", "the result is written to the file only");
     assert_eq!(document["validity"]["verdict"], "valid", "{document:#}");
     let client = &document["tap"]["client"];
     assert_eq!((count(client, "connections"), count(client, "exchanges")), (1, 2), "{client:#}");
@@ -87,18 +87,18 @@ fn tap_records_curl_from_connect_to_close() {
     assert!(count(client, "received_bytes_total") > 60_000 && count(client, "unseen_bytes") == 0);
     let longest = count(client, "connection_duration_ns.max");
     assert!(longest >= count(client, "response_ns.max") + count(client, "setup_ns.max"), "{client:#}");
-    let (begun, dir) = (document["run"]["started_at"].as_str().unwrap(), document["run"]["dir"].as_str().unwrap());
-    assert!(begun.ends_with('Z') && fs::exists(format!("{dir}/taps.parquet")).unwrap());
+    let (started_at, dir) = (document["run"]["started_at"].as_str().unwrap(), document["run"]["dir"].as_str().unwrap());
+    assert!(started_at.ends_with('Z') && fs::exists(format!("{dir}/taps.parquet")).unwrap());
     assert_eq!(document["tap"]["programs"][0]["name"], "curl");
 }
 
 #[test]
 fn failed_calls_are_recorded_and_the_exit_status_is_the_programs() {
-    let workspace = Workspace::shared();
-    // Bound and closed: nothing listens there.
+    let workspace = Workspace::concurrent();
+    // A recently closed port: no server listens.
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let (output, document) = tapped(&workspace, &[], &["curl", "-s", &format!("http://{address}/")]);
-    assert_eq!(output.code, Some(7), "curl's own: could not connect");
+    assert_eq!(output.code, Some(7), "curl's exit status for a failed connect");
     let client = &document["tap"]["client"];
     assert_eq!(client["failed"], serde_json::json!({ "ECONNREFUSED": 1 }), "{client:#}");
     assert_eq!((number(client, "error_ratio"), number(client, "availability.windows")), (1.0, 0.0));
@@ -108,13 +108,13 @@ fn failed_calls_are_recorded_and_the_exit_status_is_the_programs() {
     let closing = std::thread::spawn(move || read_head(&mut listener.accept().unwrap().0));
     let (output, document) = tapped(&workspace, &[], &["curl", "-s", &url]);
     closing.join().unwrap();
-    assert_eq!(output.code, Some(52), "curl's own: empty reply");
+    assert_eq!(output.code, Some(52), "curl's exit status for an empty reply");
     assert_eq!(document["tap"]["client"]["failed"], serde_json::json!({ "no_response": 1 }));
 }
 
 #[test]
-fn children_are_tapped_and_death_by_signal_gives_128_plus_signal() {
-    let workspace = Workspace::shared();
+fn children_are_tapped_and_an_exit_by_signal_gives_status_128_plus_signal() {
+    let workspace = Workspace::concurrent();
     let (address, serving) = server(2, 1, 10);
     let line = format!("curl -s http://{address}/; (curl -s http://{address}/ >&2); kill -9 $$");
     let (output, document) = tapped(&workspace, &["--name", "kinder"], &["sh", "-c", &line]);
@@ -131,25 +131,28 @@ fn children_are_tapped_and_death_by_signal_gives_128_plus_signal() {
 
 #[test]
 fn a_tapped_program_keeps_its_streams_and_environment() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let mut command = workspace.command(&["tap", "--no-save", "--", "sh", "-c", "cat; echo \"$WORD\" >&2; exit 3"]);
-    command.env("WORD", "kept");
+    command.env("WORD", "inherited");
     let (running, mut input) = workspace.start_with_input(command);
     input.write_all(b"a line\n").unwrap();
     drop(input);
     let output = running.finish();
     assert_eq!((output.code, output.stdout.as_str()), (Some(3), "a line\n"));
-    assert!(output.stderr.starts_with("kept\n") && output.stderr.contains("no TCP connection"), "{}", output.stderr);
-    assert!(fs::read_dir(workspace.runs()).unwrap().next().is_none(), "nothing was to be kept");
+    assert!(
+        output.stderr.starts_with("inherited\n") && output.stderr.contains("no TCP connection"),
+        "{}",
+        output.stderr
+    );
+    assert!(fs::read_dir(workspace.runs()).unwrap().next().is_none(), "--no-save stores no run");
 }
 
 #[test]
 fn a_tapped_program_inherits_signal_settings_and_streams() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let tap = workspace.command(&["tap", "--no-save", "--"]);
     let (program, arguments) = (tap.get_program(), tap.get_args().collect::<Vec<_>>());
-    let script =
-        r#"[ -e /proc/self/fd/0 ] && echo open; grep -E 'Sig(Blk|Ign)' /proc/self/status; kill -PIPE $$; echo lives"#;
+    let script = r#"[ -e /proc/self/fd/0 ] && echo open; grep -E 'Sig(Blk|Ign)' /proc/self/status; kill -PIPE $$; echo survives"#;
     let run = |before: &str, tapped: bool| {
         let line = format!("{before}; exec \"$@\"");
         let mut shell = Command::new("sh");
@@ -164,7 +167,7 @@ fn a_tapped_program_inherits_signal_settings_and_streams() {
         let plain = run(before, false);
         assert_eq!(run(before, true), plain, "{before}");
         assert_eq!(
-            (plain.contains("open"), plain.contains("lives")),
+            (plain.contains("open"), plain.contains("survives")),
             (!before.contains("<&-"), before.contains("PIPE"))
         );
     }
@@ -172,7 +175,7 @@ fn a_tapped_program_inherits_signal_settings_and_streams() {
 
 #[test]
 fn a_program_that_cannot_start_leaves_no_run() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let output = workspace.run(&["tap", "--", "/no/such/program"]);
     assert_eq!(output.code, Some(1));
     assert!(output.stderr.contains("/no/such/program: No such file"), "{}", output.stderr);
@@ -182,20 +185,20 @@ fn a_program_that_cannot_start_leaves_no_run() {
 
 #[test]
 fn signals_to_the_tap_are_forwarded_to_the_program() {
-    let workspace = Workspace::shared();
-    // It ends by itself in a minute, should the test fail.
-    let script = "trap 'echo asked; exit 5' TERM; echo ready >&2; for i in $(seq 600); do sleep 0.1; done";
+    let workspace = Workspace::concurrent();
+    // The program exits after a minute if the test fails.
+    let script = "trap 'echo terminated; exit 5' TERM; echo ready >&2; for i in $(seq 600); do sleep 0.1; done";
     let running = workspace.start(&["tap", "--no-save", "--", "sh", "-c", script]);
     wait_until("the program is ready", || running.stderr().contains("ready"));
     running.signal(Signal::SIGTERM);
     let output = running.finish();
-    assert_eq!((output.code, output.stdout.as_str()), (Some(5), "asked\n"));
+    assert_eq!((output.code, output.stdout.as_str()), (Some(5), "terminated\n"));
 }
 
 /// A process that ends with the test.
-struct Ends(Child);
+struct KilledOnDrop(Child);
 
-impl Drop for Ends {
+impl Drop for KilledOnDrop {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -204,23 +207,25 @@ impl Drop for Ends {
 
 #[test]
 fn a_signal_after_the_program_ended_ends_the_tap() {
-    let workspace = Workspace::shared();
-    // Its output exceeds the pipe, which is never read.
+    let workspace = Workspace::concurrent();
+    // The output exceeds the capacity of the pipe, which is never read.
     let (_unread, mut full) = std::io::pipe().unwrap();
-    let room_for = fcntl(&full, FcntlArg::F_SETPIPE_SZ(4096)).unwrap();
-    full.write_all(&vec![b'.'; room_for as usize]).unwrap();
+    let pipe_capacity = fcntl(&full, FcntlArg::F_SETPIPE_SZ(4096)).unwrap();
+    full.write_all(&vec![b'.'; pipe_capacity as usize]).unwrap();
     let mut command = workspace.command(&["tap", "--no-save", "--", "true"]);
-    let mut tap = Ends(command.stdin(Stdio::null()).stderr(full).spawn().unwrap());
+    let mut tap = KilledOnDrop(command.stdin(Stdio::null()).stderr(full).spawn().unwrap());
     let call = format!("/proc/{}/syscall", tap.0.id());
     // 1 is write, 2 is stderr.
-    wait_until("it is telling", || fs::read_to_string(&call).is_ok_and(|call| call.starts_with("1 0x2 ")));
+    wait_until("the tap is blocked in write to stderr", || {
+        fs::read_to_string(&call).is_ok_and(|call| call.starts_with("1 0x2 "))
+    });
     kill(Pid::from_raw(tap.0.id().cast_signed()), Signal::SIGTERM).unwrap();
     assert_eq!(tap.0.wait().unwrap().signal(), Some(Signal::SIGTERM as i32));
 }
 
 #[test]
 fn bench_with_tap_records_the_sockets_of_the_load() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let (address, serving) = server(1, 60, 2_000);
     let url = format!("http://{address}/");
     let output = workspace.run(&["bench", &url, "-c", "1", "-n", "60", "--tap", "--json"]);
@@ -250,7 +255,7 @@ fn bench_with_tap_records_the_sockets_of_the_load() {
 
 #[test]
 fn bench_with_tap_refuses_a_second_tap_and_unsupported_loads() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let bench = ["bench", "http://127.0.0.1:9/", "-n", "1", "--tap", "--no-save"];
     let own = crate::support::workspace::yamabiko();
     let nested = [&["tap", "--no-save", "--", own.to_str().unwrap()][..], &bench].concat();
@@ -260,7 +265,7 @@ fn bench_with_tap_refuses_a_second_tap_and_unsupported_loads() {
     let output = workspace.run(&[&bench[..], &["--unix", "/no/such"]].concat());
     assert_eq!(output.code, Some(1), "{output}");
     assert!(output.stderr.contains("Unix socket"), "{output}");
-    // A plan that came by a pipe is gone when the program starts again.
+    // A plan from a pipe cannot be read again when the program restarts itself.
     let mut command = workspace.command(&["run", "/dev/stdin", "--no-save"]);
     command.stdin(std::process::Stdio::piped());
     let (running, mut input) = workspace.start_with_input(command);
@@ -273,7 +278,7 @@ fn bench_with_tap_refuses_a_second_tap_and_unsupported_loads() {
 
 #[test]
 fn only_the_selected_programs_are_tapped() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let ((one, serving_one), (other, serving_other)) = (server(1, 1, 10), server(1, 1, 20));
     let line = format!("curl -s http://{one}/; curl -s http://{other}/");
     let (_, document) = tapped(&workspace, &["--only", &one.port().to_string()], &["sh", "-c", &line]);
@@ -285,12 +290,12 @@ fn only_the_selected_programs_are_tapped() {
 
 #[test]
 fn a_statically_linked_program_is_reported_as_not_tapped() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let source = workspace.file("static.c");
     fs::write(&source, "int main(void) { return 4; }").unwrap();
     let program = workspace.file("static-program");
     let built = Command::new("cc").arg("-static").arg("-o").args([&program, &source]).status().unwrap();
-    assert!(built.success(), "cc -static: the test needs libc's archive, which comes with its headers");
+    assert!(built.success(), "cc -static: the test needs the static libc of libc6-dev");
     let (output, document) = tapped(&workspace, &[], &["sh", "-c", &format!("{}; exit $?", program.display())]);
     assert_eq!(output.code, Some(4));
     assert_eq!(document["validity"]["verdict"], "suspect");
@@ -298,7 +303,7 @@ fn a_statically_linked_program_is_reported_as_not_tapped() {
     let programs = document["tap"]["programs"].as_array().unwrap();
     let named = programs.iter().find(|program| program["name"] == "static-program").unwrap();
     assert_eq!((&named["coverage"], &named["why"]), (&"unseen".into(), &"linked statically".into()));
-    // With nothing else, nothing was seen at all.
+    // Without other programs the tap has recorded nothing.
     let (_, document) = tapped(&workspace, &[], &[program.to_str().unwrap()]);
     assert_eq!(
         (&document["validity"]["verdict"], &check(&document, "tap_loaded")["state"]),
@@ -308,7 +313,7 @@ fn a_statically_linked_program_is_reported_as_not_tapped() {
 
 #[test]
 fn tapped_server_and_client_record_mirrored_exchanges() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let script = "import socket, sys\n\
                   s = socket.socket(); s.settimeout(60); s.bind(('127.0.0.1', 0)); s.listen()\n\
                   print(s.getsockname()[1], file=sys.stderr, flush=True)\n\
@@ -335,8 +340,8 @@ fn tapped_server_and_client_record_mirrored_exchanges() {
 
 #[test]
 fn connections_open_at_the_end_are_in_the_table() {
-    let workspace = Workspace::shared();
-    // A connection of which a child may have had the other end lingers for a second: the run ends before.
+    let workspace = Workspace::concurrent();
+    // A connection whose other end a child may have stays open for a second: the run ends before.
     let script = "import os, socket\n\
                   s = socket.socket(); s.bind(('127.0.0.1', 0)); s.listen()\n\
                   c = socket.create_connection(s.getsockname()); a, _ = s.accept()\n\
@@ -351,7 +356,7 @@ fn connections_open_at_the_end_are_in_the_table() {
     let output = workspace.run(&["tap", "slice", "--json"]);
     let slice: Value = serde_json::from_str(&output.stdout).unwrap();
     assert_eq!(count(&slice, "rows"), 2, "{slice:#}");
-    // A child that lives on has both ends open.
+    // A child that still runs has both ends open.
     let script = "import os, socket, time\n\
                   s = socket.socket(); s.bind(('127.0.0.1', 0)); s.listen()\n\
                   c = socket.create_connection(s.getsockname()); a, _ = s.accept(); c.sendall(b'ask')\n\
@@ -366,15 +371,15 @@ fn connections_open_at_the_end_are_in_the_table() {
 
 #[test]
 fn an_unreadable_table_is_an_error() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let (address, serving) = server(1, 1, 10);
     let (_, document) = tapped(&workspace, &[], &["curl", "-s", "-o", "/dev/null", &format!("http://{address}/")]);
     serving.join().unwrap();
     let dir = std::path::PathBuf::from(document["run"]["dir"].as_str().unwrap());
     assert_eq!(workspace.run(&["tap", "slice"]).code, Some(0));
     let table = dir.join("taps.parquet");
-    let whole = fs::read(&table).unwrap();
-    for broken in [b"no table".as_slice(), b"", &whole[..whole.len() / 2]] {
+    let complete = fs::read(&table).unwrap();
+    for broken in [b"no table".as_slice(), b"", &complete[..complete.len() / 2]] {
         fs::write(&table, broken).unwrap();
         for options in [&["tap", "slice"][..], &["tap", "slice", "--json"]] {
             let output = workspace.run(options);
@@ -386,7 +391,7 @@ fn an_unreadable_table_is_an_error() {
 
 #[test]
 fn tap_runs_are_filtered_by_their_columns() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     for bytes in [1_000, 2_000] {
         let (address, serving) = server(1, 1, bytes);
         let (output, _) = tapped(
@@ -411,7 +416,7 @@ fn tap_runs_are_filtered_by_their_columns() {
     assert_eq!((count(&all, "client.attempts"), count(&all["groups"][0], "failed")), (3, 1));
     assert!((number(&all, "client.error_ratio") - 1.0 / 3.0).abs() < 1e-9);
     assert_eq!(count(&slice(&["--name", "sliced"]), "client.exchanges"), 2);
-    assert_eq!(count(&slice(&[]), "client.exchanges"), 0, "the last run only failed");
+    assert_eq!(count(&slice(&[]), "client.exchanges"), 0, "the last run has only failed exchanges");
     assert_eq!(count(&slice(&["--last", "9", "--port", &refused.port().to_string()]), "rows_taken"), 1);
     assert_eq!(count(&slice(&["--last", "9", "--peer", "127.0.0.0/8", "--by", "port"]), "rows_taken"), 3);
     assert_eq!(count(&slice(&["--last", "9", "--since", "1h", "--by", "minute"]), "rows_taken"), 3);
@@ -425,5 +430,5 @@ fn tap_runs_are_filtered_by_their_columns() {
     assert!(text.stdout.contains("by peer") && text.stdout.contains("ECONNREFUSED"), "{}", text.stdout);
     let again = workspace.run(&["report", "last"]);
     assert!(again.stdout.contains("ECONNREFUSED"), "{}", again.stdout);
-    assert_eq!(workspace.run(&["tap", "slice", "--name", "nobody"]).code, Some(1));
+    assert_eq!(workspace.run(&["tap", "slice", "--name", "missing"]).code, Some(1));
 }

@@ -15,7 +15,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-/// A program of the interposer's own tests, compiled.
+/// Compiles a test program of the interposer.
 fn compiled(workspace: &Workspace, name: &str) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../tap/tests/programs/{name}.c"));
     let program = workspace.file(name);
@@ -24,7 +24,7 @@ fn compiled(workspace: &Workspace, name: &str) -> PathBuf {
     program
 }
 
-/// Responds to one connection after a while, in several pieces, and closes: 20,061 bytes.
+/// A server that responds to one connection after some time with 20,061 bytes in several pieces, and closes it.
 fn slow_server() -> (u16, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -51,7 +51,7 @@ fn program<'a>(document: &'a Value, name: &str) -> &'a Value {
 
 #[test]
 fn io_uring_operations_mark_a_connection_as_partial() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let (port, serving) = slow_server();
     let file = workspace.file("tap.json");
     let uring = compiled(&workspace, "uring");
@@ -62,12 +62,12 @@ fn io_uring_operations_mark_a_connection_as_partial() {
     assert_eq!(check(&document, "tap_coverage")["state"], "failed");
     let named = program(&document, "uring");
     assert_eq!(named["coverage"], "partial", "{named}");
-    // Request and response: no hook saw either.
+    // No hook has recorded request or response.
     assert!(named["why"].as_str().unwrap().contains("20084 bytes counted by TCP that no hook recorded"), "{named}");
     assert_eq!(count(&document, "tap.client.unseen_bytes"), 20_084);
 }
 
-/// A call as strace saw it, in microseconds.
+/// A system call in strace's output; times in microseconds.
 #[derive(Clone, Debug)]
 struct Call {
     name: String,
@@ -77,8 +77,8 @@ struct Call {
 }
 
 fn micros(seconds: &str) -> u64 {
-    let (whole, part) = seconds.split_once('.').unwrap();
-    whole.parse::<u64>().unwrap() * 1_000_000 + part.parse::<u64>().unwrap()
+    let (seconds_part, part) = seconds.split_once('.').unwrap();
+    seconds_part.parse::<u64>().unwrap() * 1_000_000 + part.parse::<u64>().unwrap()
 }
 
 /// Lines of `strace -ttt -T`: `1700000000.000001 read(3, "..", 10) = 10 <0.000005>`.
@@ -95,11 +95,11 @@ fn calls(file: &Path) -> Vec<Call> {
     text.lines().filter_map(call).collect()
 }
 
-/// The hooks read the clock outside of strace's view of a call, and inside of its neighbours: each time of the tap lies
-/// between two of strace's, which are as far apart as strace's own stops.
+/// The hooks read the clock between two calls that strace records: each time of the tap is between two times of strace,
+/// whose distance is strace's own overhead.
 #[test]
 fn tap_times_agree_with_strace_within_the_overhead_of_strace() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let (port, serving) = slow_server();
     let (file, trace) = (workspace.file("tap.json"), workspace.file("strace"));
     let talk = compiled(&workspace, "talk");
@@ -121,31 +121,32 @@ fn tap_times_agree_with_strace_within_the_overhead_of_strace() {
         at
     };
     let (write, reads, close) = (on_socket("write")[0], on_socket("read"), on_socket("close")[0]);
-    // The last read is the end-of-file; the last byte came with the one before.
+    // The last read returns end-of-file; the read before it returns the last byte.
     let last = reads[reads.len() - 2];
     let client = &document(&file)["tap"]["client"];
     let within = |name: &str, from: usize, (to_earliest, to_latest): (u64, u64)| {
         let (from_latest, from_earliest) = (calls[from].entered, calls[from - 1].returned);
-        let told = count(client, &format!("{name}.max")) as f64 / 1e3;
-        // Microseconds truncated at four points, and the rate of the wall clock.
+        let tap_us = count(client, &format!("{name}.max")) as f64 / 1e3;
+        // Four times truncated to microseconds, and the rate of the wall clock.
         let (least, most) = (to_earliest.saturating_sub(from_latest) as f64, (to_latest - from_earliest) as f64);
         let slack = 4.0 + most * 0.001;
-        println!("{name}: {told:.1} us; by strace from {least} to {most} us");
-        assert!(told >= least - slack && told <= most + slack, "{name}: {told} of {least}..{most}\n{calls:#?}");
+        println!("{name}: {tap_us:.1} us; by strace from {least} to {most} us");
+        assert!(tap_us >= least - slack && tap_us <= most + slack, "{name}: {tap_us} of {least}..{most}\n{calls:#?}");
     };
     let return_of = |at: usize| (calls[at].returned, calls[at + 1].entered);
     within("setup_ns", connect, return_of(connect));
     within("send_ns", write, return_of(write));
     within("response_ns", write, return_of(last));
-    // Called after the last read; what the hook asks the kernel in between is its own.
+    // The close follows the last read and further system calls of the hook.
     within("connection_duration_ns", connect, (calls[reads[reads.len() - 1]].returned, calls[close].entered));
     assert!(count(client, "response_ns.max") > 30_000_000);
 }
 
-/// `timeout`, and a shell that ends a job, signal the complete group: the program has the signal already.
+/// `timeout`, and a shell that ends a job, signal the whole process group, so the program already has the
+/// signal.
 #[test]
 fn a_signal_to_the_process_group_arrives_once() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let script = "import signal, sys, time\n\
                   seen = []\n\
                   signal.signal(signal.SIGTERM, lambda *_: seen.append(1))\n\
@@ -161,14 +162,18 @@ fn a_signal_to_the_process_group_arrives_once() {
         let pid = running.pid();
         kill(Pid::from_raw(if to_group { -pid } else { pid }), Signal::SIGTERM).unwrap();
         let output = running.finish();
-        assert_eq!((output.code, output.stdout.as_str()), (Some(0), "1\n"), "to the group: {to_group}\n{output}");
+        assert_eq!(
+            (output.code, output.stdout.as_str()),
+            (Some(0), "1\n"),
+            "signal to the group: {to_group}\n{output}"
+        );
     }
 }
 
-/// Several soon after one another, of which each is sorted while the next one comes.
+/// Several signals in quick succession: each arrives while the tap still handles the one before.
 #[test]
 fn rapid_signals_to_the_process_group_are_not_duplicated() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let script = "import signal, sys, time\n\
                   seen = {s: 0 for s in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM)}\n\
                   def note(s, _): seen[s] += 1\n\
@@ -185,7 +190,7 @@ fn rapid_signals_to_the_process_group_are_not_duplicated() {
     let rounds = 30;
     for round in 0..rounds {
         kill(group, Signal::SIGUSR1).unwrap();
-        // About as long as a signal is stored.
+        // About as long as the tap remembers a signal.
         sleep(Duration::from_micros(4_500 + 50 * round));
         kill(group, Signal::SIGUSR2).unwrap();
         sleep(Duration::from_millis(8));
@@ -193,17 +198,17 @@ fn rapid_signals_to_the_process_group_are_not_duplicated() {
     kill(group, Signal::SIGTERM).unwrap();
     let output = running.finish();
     let counts: Vec<u64> = output.stdout.split_whitespace().map(|n| n.parse().unwrap()).collect();
-    // Fewer, where the program was not quick enough and two were one.
+    // Fewer signals if the kernel merged two of them before the program handled the first.
     assert!(counts[0] >= 1 && counts[0] <= rounds && counts[1] >= 1 && counts[1] <= rounds, "{counts:?}");
     assert_eq!(counts[2], 1);
 }
 
-/// A program that empties the file through which all tell what they saw is nothing to the tap.
+/// A program that truncates the file of the rings stops only its own recording.
 #[test]
 fn a_program_that_truncates_the_ring_stops_recording_only() {
-    let workspace = Workspace::shared();
+    let workspace = Workspace::concurrent();
     let file = workspace.file("tap.json");
-    // Without the library, since its own ring would be lost.
+    // `truncate` runs without the library, since it would destroy its own ring.
     let script = "LD_PRELOAD= exec truncate -s 0 \"$YAMABIKO_TAP/ring\"";
     let output = workspace.run(&["tap", "--json", str_of(&file), "--", "env", "-u", "LD_PRELOAD", "sh", "-c", script]);
     assert_eq!((output.code, output.signal), (Some(0), None), "{output}");

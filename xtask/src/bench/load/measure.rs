@@ -1,4 +1,4 @@
-//! One measurement of one client program, and what the cores did meanwhile.
+//! One measurement of one client program, and the utilization of the cores.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -13,39 +13,39 @@ use sys::accounting::cpu_times;
 
 use crate::bench::servers::{PORT, output, wrk_figures};
 
-/// Every program runs so long, without its warm-up, unless it is said otherwise.
+/// Default length of a run in seconds, without its warm-up.
 const SECONDS: &str = "3";
-/// Whose core is whose.
+/// Cores of the server and of the client.
 pub const SERVER_CORE: usize = 0;
 const CLIENT_CORE: usize = 1;
 
-/// Starts client programs on their core.
+/// Runs client programs on the client's core.
 pub struct Client {
     yamabiko: PathBuf,
-    /// Runs are kept here while the bench goes on: recording is part of what is measured.
+    /// Run store of the bench: recording is part of the measured work.
     runs: tempfile::TempDir,
-    /// Length of one run, as programs take it, in seconds.
+    /// Length of one run in seconds, as an argument.
     seconds: String,
 }
 
-/// What came of one run of a program.
+/// Figures of one run of a program.
 pub struct Figures {
-    /// Requests a second.
+    /// Requests per second.
     pub rate: f64,
     /// Failed requests.
     pub failed: u64,
-    /// Send lag, median and 99th percentile; zero where the program knows none.
+    /// Send lag, median and 99th percentile; 0 if the program does not report it.
     pub lag_ns: (u64, u64),
-    /// Shares of the cores' time that were not idle, 0 to 1, the program's start and end included.
+    /// Utilization of the cores, 0 to 1, the program's start and end included.
     pub client_core: f64,
     pub server_core: f64,
-    /// Time in which the server's core was not idle, the program's start and end included.
+    /// Busy time of the server's core, the program's start and end included.
     pub server_busy: Duration,
-    /// Length of the measured phase, in seconds; 0 where the program does not say.
+    /// Length of the measured phase in seconds; 0 if the program does not report it.
     pub phase_s: f64,
-    /// Share of the measured time in which the loop had work, as it tells itself.
+    /// Share of the measured time in which the loop was busy, as the program reports.
     pub loop_busy: Option<f64>,
-    /// CPU time of the program and what it started, and the requests of its whole life.
+    /// CPU time of the program and its children, and number of requests from start to end.
     cpu: Duration,
     requests: f64,
 }
@@ -55,7 +55,7 @@ impl Client {
         Client::lasting(yamabiko, SECONDS)
     }
 
-    /// Every program runs for so many seconds, a whole number.
+    /// Creates a client whose programs run for this whole number of seconds.
     pub fn lasting(yamabiko: PathBuf, seconds: &str) -> Result<Self> {
         let runs = tempfile::Builder::new().prefix("yamabiko-bench-").tempdir()?;
         Ok(Client { yamabiko, runs, seconds: seconds.to_owned() })
@@ -65,12 +65,12 @@ impl Client {
         &self.yamabiko
     }
 
-    /// wrk in its usual closed loop of 64 connections.
+    /// Runs wrk in a closed loop of 64 connections.
     pub fn wrk(&self, options: &[&str]) -> Result<Figures> {
         self.wrk_of(&url(), options)
     }
 
-    /// The same against this URL.
+    /// Runs wrk in a closed loop of 64 connections against this URL.
     pub fn wrk_of(&self, url: &str, options: &[&str]) -> Result<Figures> {
         let time = format!("-d{}s", self.seconds);
         let (text, mut figures) =
@@ -86,7 +86,7 @@ impl Client {
         Ok(figures)
     }
 
-    /// h2load with some options.
+    /// Runs h2load with these options.
     pub fn h2load(&self, url: &str, options: &[&str]) -> Result<Figures> {
         let (text, mut figures) =
             self.timed(Command::new("h2load").args(["-t", "1", "-D", &self.seconds]).args(options).arg(url))?;
@@ -101,12 +101,12 @@ impl Client {
         Ok(figures)
     }
 
-    /// `yamabiko bench` against [`url`].
+    /// Runs `yamabiko bench` against [`url`].
     pub fn bench(&self, options: &[&str]) -> Result<Figures> {
         self.bench_of(&url(), options)
     }
 
-    /// `yamabiko bench`, every request kept.
+    /// Runs `yamabiko bench` and records every request.
     pub fn bench_of(&self, url: &str, options: &[&str]) -> Result<Figures> {
         let mut command = Command::new(&self.yamabiko);
         command.args(["bench", url, "--json", "-d", &format!("{}s", self.seconds)]).args(options);
@@ -127,8 +127,8 @@ impl Client {
         Ok(figures)
     }
 
-    /// `yamabiko cache` of one point, every exchange kept: the sweep's document and the point's own. `spread`: on the server's core
-    /// as well.
+    /// Runs `yamabiko cache` with one point and records every exchange; returns the documents of the sweep and of the
+    /// point. With `spread` it runs on the server's core, too.
     pub fn cache(&self, spread: bool, options: &[&str]) -> Result<(Document, Document, Figures)> {
         let mut command = Command::new(&self.yamabiko);
         command.args(["cache", "--json"]).args(options);
@@ -155,7 +155,7 @@ impl Client {
         self.timed_on(&CLIENT_CORE.to_string(), program)
     }
 
-    /// The same on these cores, as taskset takes them.
+    /// Runs a program on these cores (in the form of taskset) and reads the cores' counters around it.
     fn timed_on(&self, cores: &str, program: &mut Command) -> Result<(String, Figures)> {
         let mut command = Command::new("taskset");
         command.args(["-c", cores]).arg(program.get_program()).args(program.get_args());
@@ -165,23 +165,23 @@ impl Client {
             }
         }
         let (cores, cpu) = (cpu_times()?, children_cpu()?);
-        // Status 3 (invalid) still prints the figures, which say why.
+        // With exit status 3 (invalid) the figures are printed, too.
         let text = match command.output().with_context(|| format!("{command:?}"))? {
             output if output.status.code() == Some(3) => String::from_utf8_lossy(&output.stdout).into_owned(),
             output if output.status.success() => String::from_utf8_lossy(&output.stdout).into_owned(),
             _ => output(&mut command)?,
         };
         let (cores_after, cpu_after) = (cpu_times()?, children_cpu()?);
-        let spent = |core: usize| {
+        let cpu_time = |core: usize| {
             let of = |times: &[(usize, sys::accounting::CpuTimes)]| {
                 times.iter().find(|(number, _)| *number == core).map(|(_, times)| *times).context("a core is missing")
             };
             anyhow::Ok(of(&cores_after)?.since(&of(&cores)?))
         };
         let busy = |core: usize| {
-            let spent = spent(core)?;
-            let busy = spent.busy().as_secs_f64();
-            anyhow::Ok(busy / (busy + spent.idle.as_secs_f64() + spent.iowait.as_secs_f64()).max(1e-9))
+            let used = cpu_time(core)?;
+            let busy = used.busy().as_secs_f64();
+            anyhow::Ok(busy / (busy + used.idle.as_secs_f64() + used.iowait.as_secs_f64()).max(1e-9))
         };
         let figures = Figures {
             rate: 0.0,
@@ -189,7 +189,7 @@ impl Client {
             lag_ns: (0, 0),
             client_core: busy(CLIENT_CORE)?,
             server_core: busy(SERVER_CORE)?,
-            server_busy: spent(SERVER_CORE)?.busy(),
+            server_busy: cpu_time(SERVER_CORE)?.busy(),
             phase_s: 0.0,
             loop_busy: None,
             cpu: cpu_after.saturating_sub(cpu),
@@ -200,17 +200,17 @@ impl Client {
 }
 
 impl Figures {
-    /// Requests of the program's whole life.
+    /// Number of requests from the program's start to its end.
     pub fn requests(&self) -> f64 {
         self.requests
     }
 
-    /// CPU time of the program for each request, its start and end included.
+    /// CPU time of the program per request, its start and end included.
     pub fn cpu_us_per_request(&self) -> f64 {
         self.cpu.as_secs_f64() * 1e6 / self.requests.max(1.0)
     }
 
-    /// Requests for each second in which the loop was busy.
+    /// Requests per busy second of the loop.
     pub fn per_busy_second(&self) -> f64 {
         self.rate / self.loop_busy.unwrap_or(1.0).max(1e-9)
     }
@@ -239,7 +239,7 @@ fn url() -> String {
     format!("http://127.0.0.1:{PORT}/1k.bin")
 }
 
-/// CPU time of the programs that have ended so far.
+/// CPU time of the children that have exited so far.
 fn children_cpu() -> Result<Duration> {
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
     let us = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();

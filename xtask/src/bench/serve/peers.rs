@@ -1,5 +1,4 @@
-//! The servers that are measured beside one another: nginx and Apache tuned as well as they can be, this program's own,
-//! and MAX, which shows what could be reached.
+//! The compared servers: nginx and Apache, well tuned, `yamabiko serve`, and MAX, which shows the upper bound.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -11,10 +10,10 @@ use nix::unistd::Uid;
 use crate::bench::load::measure::Client;
 use crate::bench::servers::{Running, certificate};
 
-/// How a case's requests go over the wire.
+/// Protocol of a case.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Spoken {
-    /// HTTP in clear.
+pub enum Protocol {
+    /// HTTP without TLS.
     Plain,
     /// HTTP over TLS.
     Tls,
@@ -22,45 +21,45 @@ pub enum Spoken {
 
 /// A running server.
 pub struct Peer {
-    /// As in the table.
+    /// Name in the table.
     pub name: &'static str,
     running: Running,
     port: u16,
-    spoken: Spoken,
+    protocol: Protocol,
 }
 
 impl Peer {
-    /// Where a file of [`Files`] is to be had.
+    /// URL of a file of [`Files`].
     pub fn url(&self, file: &str) -> String {
-        match self.spoken {
-            Spoken::Plain => format!("http://127.0.0.1:{}/{file}", self.port),
-            Spoken::Tls => format!("https://localhost:{}/{file}", self.port),
+        match self.protocol {
+            Protocol::Plain => format!("http://127.0.0.1:{}/{file}", self.port),
+            Protocol::Tls => format!("https://localhost:{}/{file}", self.port),
         }
     }
 
-    /// The root of its processes.
+    /// The server's first process.
     pub fn pid(&self) -> i32 {
         self.running.pid()
     }
 }
 
-/// A folder with the files that are served, and one for configurations; gone when dropped.
+/// A temporary folder with the served files and one with configurations, deleted when dropped.
 pub struct Files {
     folder: tempfile::TempDir,
 }
 
-/// What starts a server at a port.
+/// Returns the command that starts a server on a port.
 type Command<'a> = Box<dyn Fn(u16) -> Result<String> + 'a>;
 
-/// Names and lengths.
+/// Names and lengths of the files.
 const FILES: [(&str, usize); 4] =
     [("1k.bin", 1 << 10), ("10k.bin", 10 << 10), ("100k.bin", 100 << 10), ("1m.bin", 1 << 20)];
 
 impl Files {
-    /// Files of 1 KiB, 10 KiB, 100 KiB and 1 MiB, and a certificate.
+    /// Writes files of 1 KiB, 10 KiB, 100 KiB and 1 MiB, and a certificate.
     pub fn new() -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("yamabiko-bench-").tempdir()?;
-        // The servers' workers are other users.
+        // The servers' workers run as other users.
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755))?;
         fs::create_dir(folder.path().join("www"))?;
         for (name, bytes) in FILES {
@@ -75,12 +74,12 @@ impl Files {
     }
 }
 
-/// Every server that speaks so, and why others could not be started. `file` is what MAX answers the length of;
-/// `turn` chooses ports.
+/// Starts every server that supports the protocol; returns also why others could not be started. MAX responds with the
+/// length of `file`; `turn` selects the ports.
 pub fn start(
     client: &Client,
     files: &Files,
-    spoken: Spoken,
+    protocol: Protocol,
     file: &str,
     turn: usize,
 ) -> Result<(Vec<Peer>, Vec<String>)> {
@@ -88,14 +87,14 @@ pub fn start(
     let folder = files.path().display().to_string();
     let bytes = FILES.iter().find(|(name, _)| *name == file).map_or(0, |(_, bytes)| *bytes);
     let mut commands: Vec<(&'static str, Command<'_>)> = vec![
-        ("nginx", Box::new(|port| nginx(files, port, spoken, true))),
-        ("nginx, sendfile off", Box::new(|port| nginx(files, port, spoken, false))),
+        ("nginx", Box::new(|port| nginx(files, port, protocol, true))),
+        ("nginx, sendfile off", Box::new(|port| nginx(files, port, protocol, false))),
     ];
-    let secure = match spoken {
-        Spoken::Plain => String::new(),
-        Spoken::Tls => format!(" --tls {folder}/certificate.pem {folder}/key.pem"),
+    let secure = match protocol {
+        Protocol::Plain => String::new(),
+        Protocol::Tls => format!(" --tls {folder}/certificate.pem {folder}/key.pem"),
     };
-    if spoken == Spoken::Plain {
+    if protocol == Protocol::Plain {
         commands.push(("Apache", Box::new(|port| apache(files, port))));
     }
     for (name, engine) in [("yamabiko, io_uring", "io_uring"), ("yamabiko, epoll", "epoll")] {
@@ -107,7 +106,7 @@ pub fn start(
             }),
         ));
     }
-    if spoken == Spoken::Plain {
+    if protocol == Protocol::Plain {
         commands.push((
             "MAX",
             Box::new(move |port| Ok(format!("exec {program} serve --max {bytes}B --listen 127.0.0.1:{port}"))),
@@ -117,21 +116,21 @@ pub fn start(
     for (at, (name, command)) in commands.into_iter().enumerate() {
         let port = PORTS + (turn * 10 + at) as u16;
         match Running::start_at(&command(port)?, Some("0"), port) {
-            Ok(running) => peers.push(Peer { name, running, port, spoken }),
+            Ok(running) => peers.push(Peer { name, running, port, protocol }),
             Err(why) => missing.push(format!("{name}: {why}")),
         }
     }
     Ok((peers, missing))
 }
 
-/// One worker that logs nothing, keeps files open for an hour without looking at them again, and never ends a
-/// connection for its age. Small files cost it less with read than with sendfile and its two writes: both are measured.
-fn nginx(files: &Files, port: u16, spoken: Spoken, sendfile: bool) -> Result<String> {
+/// nginx with one worker that logs nothing, caches open files for an hour without checking them, and never closes a
+/// connection for its age. Small files are cheaper with read than with sendfile and its two writes: both are measured.
+fn nginx(files: &Files, port: u16, protocol: Protocol, sendfile: bool) -> Result<String> {
     let folder = files.path().display();
     let name = format!("nginx-{port}");
-    let (listen, secure) = match spoken {
-        Spoken::Plain => ("", String::new()),
-        Spoken::Tls => (
+    let (listen, secure) = match protocol {
+        Protocol::Plain => ("", String::new()),
+        Protocol::Tls => (
             " ssl",
             format!(
                 "ssl_certificate {folder}/certificate.pem; ssl_certificate_key {folder}/key.pem; ssl_protocols TLSv1.3;"
@@ -152,7 +151,8 @@ fn nginx(files: &Files, port: u16, spoken: Spoken, sendfile: bool) -> Result<Str
     Ok(format!("exec nginx -p {folder} -c {folder}/{name}.conf -e {folder}/{name}.log"))
 }
 
-/// One process of event threads that logs nothing, looks for no .htaccess and no symbolic link, and keeps connections.
+/// Apache with one process of event threads that logs nothing, checks no .htaccess and no symbolic links, and uses
+/// persistent connections.
 fn apache(files: &Files, port: u16) -> Result<String> {
     let folder = files.path().display();
     let name = format!("apache-{port}");
@@ -173,5 +173,5 @@ fn apache(files: &Files, port: u16) -> Result<String> {
     Ok(format!("exec apache2 -DFOREGROUND -f {folder}/{name}.conf"))
 }
 
-/// The first port of the servers measured here.
+/// The first port of the compared servers.
 const PORTS: u16 = 18_100;

@@ -2,20 +2,20 @@
 
 use std::collections::BTreeMap;
 
-/// Of one system call.
+/// Counts of one system call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Calls {
-    /// How often it was made.
+    /// Number of calls.
     pub made: u64,
-    /// Of these, the ones that failed.
+    /// Number of failed calls.
     pub failed: u64,
 }
 
-/// By name.
-pub type Counted = BTreeMap<String, Calls>;
+/// Counts by the name of the system call.
+pub type CallCounts = BTreeMap<String, Calls>;
 
-/// Reads strace's table: share, seconds, microseconds a call, calls, errors if there were any, name.
-pub fn read(table: &str) -> Counted {
+/// Parses strace's table: share, seconds, microseconds per call, calls, optional errors, name.
+pub fn read(table: &str) -> CallCounts {
     let lines = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     let lines = lines.filter(|words| words.first().is_some_and(|share| share.parse::<f64>().is_ok()));
     lines
@@ -31,46 +31,46 @@ pub fn read(table: &str) -> Counted {
         .collect()
 }
 
-/// What one hook costs, in nanoseconds, by what its call does.
+/// Cost of one hook in nanoseconds, by what its call does.
 #[derive(Clone, Copy, Debug)]
 pub struct Costs {
-    /// Moves bytes, and a record is written: the direction changed.
+    /// The call moves bytes and changes the direction, so the hook writes a record.
     pub record_ns: f64,
-    /// Moves bytes as the one before it did.
+    /// The call moves bytes in the same direction as the one before.
     pub within_ns: f64,
-    /// Moves none.
+    /// The call moves no bytes.
     pub empty_ns: f64,
-    /// Waits.
+    /// The call waits.
     pub poll_ns: f64,
 }
 
-/// What the hooks of these calls cost, a request, of which so many wrote a record as the runs with the tap counted them.
-pub fn hooks_ns(counted: &Counted, requests: f64, records_per_request: f64, costs: Costs) -> f64 {
+/// Cost of the hooks of these calls per request; `records_per_request` comes from runs with the tap.
+pub fn hooks_ns(counted: &CallCounts, requests: f64, records_per_request: f64, costs: Costs) -> f64 {
     let of = |names: &[&str]| {
         let calls = names.iter().filter_map(|name| counted.get(*name));
         calls.fold(Calls::default(), |all, one| Calls { made: all.made + one.made, failed: all.failed + one.failed })
     };
-    let (moves, waits) = (of(MOVES), of(WAITS));
+    let (moves, waits) = (of(MOVING_CALLS), of(WAITING_CALLS));
     let each = |calls: u64| calls as f64 / requests.max(1.0);
-    let moved = each(moves.made.saturating_sub(moves.failed));
-    let with_record = records_per_request.min(moved);
+    let moving = each(moves.made.saturating_sub(moves.failed));
+    let with_record = records_per_request.min(moving);
     with_record * costs.record_ns
-        + (moved - with_record) * costs.within_ns
+        + (moving - with_record) * costs.within_ns
         + each(moves.failed) * costs.empty_ns
         + each(waits.made) * costs.poll_ns
 }
 
-/// Calls of these kinds that a request takes.
-pub fn per_request(counted: &Counted, requests: f64) -> (f64, f64) {
+/// Number of moving and of waiting calls per request.
+pub fn per_request(counted: &CallCounts, requests: f64) -> (f64, f64) {
     let of = |names: &[&str]| names.iter().filter_map(|name| counted.get(*name)).map(|calls| calls.made).sum::<u64>();
-    (of(MOVES) as f64 / requests.max(1.0), of(WAITS) as f64 / requests.max(1.0))
+    (of(MOVING_CALLS) as f64 / requests.max(1.0), of(WAITING_CALLS) as f64 / requests.max(1.0))
 }
 
-const MOVES: &[&str] = &[
+const MOVING_CALLS: &[&str] = &[
     "read", "readv", "recvfrom", "recvmsg", "recvmmsg", "write", "writev", "sendto", "sendmsg", "sendmmsg", "sendfile",
     "splice",
 ];
-const WAITS: &[&str] = &["poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait", "epoll_pwait2"];
+const WAITING_CALLS: &[&str] = &["poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait", "epoll_pwait2"];
 
 #[cfg(test)]
 mod tests {
@@ -95,9 +95,9 @@ mod tests {
         assert_eq!(counted["connect"], Calls { made: 1, failed: 0 });
         assert_eq!(per_request(&counted, 80_000.0), (2.25, 0.5));
         let costs = Costs { record_ns: 30.0, within_ns: 15.0, empty_ns: 8.0, poll_ns: 10.0 };
-        // Two calls that move bytes, a quarter of one that moves none, half a wait.
+        // Per request: two calls that move bytes, 0.25 that move none, 0.5 that wait.
         assert!((hooks_ns(&counted, 80_000.0, 1.5, costs) - (45.0 + 7.5 + 2.0 + 5.0)).abs() < 1e-9);
-        // Records of ends and beginnings are no calls.
+        // Records of connects and closes do not count as calls.
         assert!((hooks_ns(&counted, 80_000.0, 3.0, costs) - (60.0 + 2.0 + 5.0)).abs() < 1e-9);
         assert!(read("nonsense").is_empty());
     }

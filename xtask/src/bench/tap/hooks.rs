@@ -1,4 +1,4 @@
-//! What one hook costs, by kind: a program of nothing but calls, without and with the library in turn.
+//! Cost of one hook, by kind: a program that makes only calls, alternately without and with the library.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,17 +11,17 @@ use super::verdict;
 use crate::bench::rounds::median;
 use crate::bench::servers::{Site, output};
 
-/// A hook may cost so much: a cycle counter read, and one record for a change of direction.
+/// Target cost of a hook: reading the cycle counter, and one record for a change of direction.
 const TARGET_NS: f64 = 35.0;
-/// Of each pass of the program's nine the best counts.
+/// Calls in each of the program's nine passes, of which the fastest counts.
 const CALLS: &str = "100000";
 
-/// What the program times in one go, and how many hooks that is.
+/// One timed operation of the program, and its number of hooks.
 struct Kind {
     name: &'static str,
     about: &'static str,
     hooks: f64,
-    /// Whether the target is for it.
+    /// Whether the target applies.
     judged: bool,
 }
 
@@ -34,7 +34,7 @@ const KINDS: &[Kind] = &[
     Kind { name: "connection", about: "connect, accept, two closes; an end", hooks: 2.0, judged: false },
 ];
 
-/// Nanoseconds by kind, a figure a round.
+/// Nanoseconds by kind, one value per round.
 #[derive(Default)]
 pub struct Hooks {
     without: BTreeMap<String, Vec<f64>>,
@@ -45,30 +45,30 @@ pub struct Hooks {
 }
 
 impl Hooks {
-    /// Measures so many rounds of without, with, without.
+    /// Measures `rounds` rounds: without, with and again without the library.
     pub fn measure(tapped: &Tapped, site: &Site, rounds: usize) -> Result<Hooks> {
         let program = compiled(site)?;
-        // On one core, before everything else there: the collector is on another.
+        // The program has real-time priority on one core; the collector is on another core.
         let mut command = Command::new("chrt");
         command.args(["-f", "1", "taskset", "-c", "0"]).arg(&program).arg(CALLS);
         let mut hooks = Hooks::default();
         for _ in 0..rounds {
-            take(&mut hooks.without, &output(&mut command)?)?;
+            parse_into(&mut hooks.without, &output(&mut command)?)?;
             let (text, part) = tapped.run_unfollowed("cost", &command)?;
-            take(&mut hooks.with, &text)?;
+            parse_into(&mut hooks.with, &text)?;
             hooks.records += part.records;
             hooks.dropped += part.records_dropped;
-            take(&mut hooks.again, &output(&mut command)?)?;
+            parse_into(&mut hooks.again, &output(&mut command)?)?;
         }
         Ok(hooks)
     }
 
-    /// A hook of this kind, in nanoseconds: the median of the rounds.
+    /// Cost of a hook of this kind in nanoseconds: the median of the rounds.
     pub fn cost_ns(&self, kind: &str) -> f64 {
         KINDS.iter().find(|known| known.name == kind).map_or(f64::NAN, |kind| median(&self.costs(kind)))
     }
 
-    /// What a hook costs in each round.
+    /// Cost of a hook in each round.
     fn costs(&self, kind: &Kind) -> Vec<f64> {
         let of = |map: &BTreeMap<String, Vec<f64>>| map.get(kind.name).cloned().unwrap_or_default();
         let (without, with, again) = (of(&self.without), of(&self.with), of(&self.again));
@@ -76,7 +76,7 @@ impl Hooks {
         rounds.map(|((before, after), with)| (with - f64::midpoint(*before, *after)) / kind.hooks).collect()
     }
 
-    /// The table.
+    /// Prints the table.
     pub fn print(&self) {
         println!(
             "one hook: a program on one core in the real-time class, the collector on another; {} rounds of without, with, \
@@ -116,7 +116,7 @@ impl Hooks {
     }
 }
 
-/// The program of the tap's own tests.
+/// Compiles the program of the tap's tests.
 fn compiled(site: &Site) -> Result<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/tap/tests/programs/cost.c");
     let program = site.path("cost");
@@ -124,8 +124,8 @@ fn compiled(site: &Site) -> Result<PathBuf> {
     Ok(program)
 }
 
-/// Adds a line a kind, as the program prints them.
-fn take(into: &mut BTreeMap<String, Vec<f64>>, text: &str) -> Result<()> {
+/// Parses the program's output, one line per kind.
+fn parse_into(into: &mut BTreeMap<String, Vec<f64>>, text: &str) -> Result<()> {
     for kind in KINDS {
         let line = text.lines().find_map(|line| line.strip_prefix(kind.name)?.strip_prefix(' '));
         let ns = line.with_context(|| format!("the program printed nothing of {}: {text}", kind.name))?;
@@ -145,14 +145,14 @@ mod tests {
         };
         let mut hooks = Hooks::default();
         for round in 0..3 {
-            take(&mut hooks.without, &text(0.0)).unwrap();
-            take(&mut hooks.with, &text(30.0 + f64::from(round))).unwrap();
-            take(&mut hooks.again, &text(2.0)).unwrap();
+            parse_into(&mut hooks.without, &text(0.0)).unwrap();
+            parse_into(&mut hooks.with, &text(30.0 + f64::from(round))).unwrap();
+            parse_into(&mut hooks.again, &text(2.0)).unwrap();
         }
         for kind in KINDS {
-            assert!((hooks.cost_ns(kind.name) - 30.0).abs() < 0.1, "{}: 31 less half of 2", kind.name);
+            assert!((hooks.cost_ns(kind.name) - 30.0).abs() < 0.1, "{}: half of 31 - 1", kind.name);
         }
         assert!(hooks.cost_ns("nonsense").is_nan());
-        assert!(take(&mut BTreeMap::new(), "eagain 1\n").is_err(), "a line is missing");
+        assert!(parse_into(&mut BTreeMap::new(), "eagain 1\n").is_err(), "a line is missing");
     }
 }

@@ -1,4 +1,4 @@
-//! A program under the tap, with the proof that it was.
+//! Runs a program under the tap, and checks that the tap was active.
 
 use std::fs;
 use std::path::PathBuf;
@@ -14,16 +14,16 @@ use crate::bench::servers::{Site, output};
 pub struct Tapped {
     yamabiko: PathBuf,
     report: PathBuf,
-    /// Where runs are kept.
+    /// The run store.
     runs: PathBuf,
 }
 
-/// Whether a run is kept.
+/// Whether a run is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kept {
+pub enum Storage {
     /// Figures only.
     No,
-    /// Every exchange is a row of the book.
+    /// Every exchange is stored as a row.
     InTheBook,
 }
 
@@ -32,31 +32,31 @@ impl Tapped {
         Tapped { yamabiko, report: site.path("tap.json"), runs: site.path("runs") }
     }
 
-    /// Runs a command; what it printed, and what the tap saw of `program`, which must have been there and at work.
-    pub fn run(&self, program: &str, kept: Kept, command: &Command) -> Result<(String, TapPart)> {
-        let (text, part) = self.run_with(kept, &[], command)?;
+    /// Runs a command; returns its output and the tap's figures, which must contain connections of `program`.
+    pub fn run(&self, program: &str, storage: Storage, command: &Command) -> Result<(String, TapPart)> {
+        let (text, part) = self.run_with(storage, &[], command)?;
         was_loaded(&part, program)?;
         Ok((text, part))
     }
 
-    /// The same of a program that writes records faster than anybody makes exchanges of them: its connections are told
-    /// and not followed, so that the collector has time to read all that is written.
+    /// Runs a command that writes records faster than the collector can derive exchanges: connections are counted and
+    /// not followed, so that the collector reads all records.
     pub fn run_unfollowed(&self, program: &str, command: &Command) -> Result<(String, TapPart)> {
-        let (text, part) = self.run_with(Kept::No, &["--only", NOBODYS_PORT], command)?;
+        let (text, part) = self.run_with(Storage::No, &["--only", UNUSED_PORT], command)?;
         let seen = part.programs.iter().any(|one| one.name == program && one.coverage != "unseen");
-        if !seen || part.records < RECORDS_LEAST {
+        if !seen || part.records < MIN_RECORDS {
             bail!(
-                "{program} did not load the library, or told {} records only: what was measured is not the tap",
+                "{program} did not load the library, or wrote only {} records: the tap was not measured",
                 part.records
             );
         }
         Ok((text, part))
     }
 
-    fn run_with(&self, kept: Kept, options: &[&str], command: &Command) -> Result<(String, TapPart)> {
+    fn run_with(&self, storage: Storage, options: &[&str], command: &Command) -> Result<(String, TapPart)> {
         let mut tap = Command::new(&self.yamabiko);
         tap.env("YAMABIKO_RUNS", &self.runs).args(["tap", "--json"]).arg(&self.report);
-        if kept == Kept::No {
+        if storage == Storage::No {
             tap.arg("--no-save");
         }
         tap.args(options).arg("--").arg(command.get_program()).args(command.get_args());
@@ -67,19 +67,19 @@ impl Tapped {
         }
         let text = output(&mut tap)?;
         let document: Document = serde_json::from_slice(&fs::read(&self.report)?).context("the tap's document")?;
-        if kept == Kept::InTheBook {
-            fs::remove_dir_all(&self.runs).context("the run that was kept")?;
+        if storage == Storage::InTheBook {
+            fs::remove_dir_all(&self.runs).context("the run that was stored")?;
         }
         Ok((text, document.tap.context("the document has no tap part")?))
     }
 }
 
-/// The collector heard of `program` itself, and of connections on which bytes went both ways.
+/// Checks that the tap has recorded `program`, and connections with bytes in both directions.
 fn was_loaded(part: &TapPart, program: &str) -> Result<()> {
     let Some(seen) = part.programs.iter().find(|one| one.name == program) else {
-        bail!("{program} never said that it had loaded the library: what was measured is not the tap");
+        bail!("{program} did not report that it loaded the library: the tap was not measured");
     };
-    // Of lost records the bytes are missing; how many were lost is printed.
+    // The bytes of lost records are missing; the number of lost records is printed.
     if seen.coverage != "seen" && (seen.coverage == "unseen" || part.records_dropped == 0) {
         bail!("{program} was {}: {}", seen.coverage, seen.why);
     }
@@ -90,10 +90,10 @@ fn was_loaded(part: &TapPart, program: &str) -> Result<()> {
     Ok(())
 }
 
-/// No service has it.
-const NOBODYS_PORT: &str = "1";
-/// A program that does nothing but calls tells hundreds of thousands.
-const RECORDS_LEAST: u64 = 100_000;
+/// A port that no service uses.
+const UNUSED_PORT: &str = "1";
+/// Minimum number of records of a program that makes only calls.
+const MIN_RECORDS: u64 = 100_000;
 
 #[cfg(test)]
 mod tests {

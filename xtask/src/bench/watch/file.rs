@@ -6,34 +6,34 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use super::measured::{Took, took};
+use super::measured::{Usage, measure_in_process};
 use super::verdict;
 use crate::bench::rounds::{line, median, ratio};
 use crate::bench::servers::{PORT, Site, output};
 
 const ROUNDS: usize = 5;
-const PACKETS_MIN: u64 = 500_000;
-/// Times tcptrace's packets a second.
+const MIN_PACKETS: u64 = 500_000;
+/// Target speed, as a multiple of tcptrace's packets per second.
 const SPEED_TARGET: f64 = 10.0;
-/// Of tcptrace's peak memory.
+/// Target peak memory, as a share of tcptrace's.
 const MEMORY_TARGET: f64 = 0.1;
 
-/// Traffic to capture: what it is called, and arguments of `bench`.
+/// Captured traffic: name, and arguments of `bench`.
 const TRAFFIC: [(&str, &[&str]); 2] = [
-    ("64 connections kept open", &["-c", "64", "-n", "320000"]),
+    ("64 persistent connections", &["-c", "64", "-n", "320000"]),
     ("a connection a request", &["-c", "64", "-n", "75000", "--clients", "1000", "--close"]),
 ];
 
-/// Both captures, all programs.
+/// Measures all programs with both captures.
 pub fn run(yamabiko: &Path, site: &Site) -> Result<()> {
     for (label, arguments) in TRAFFIC {
         let capture = make(yamabiko, site, arguments)?;
         let (packets, connections) = contents(yamabiko, &capture)?;
         println!(
-            "watch, from a file: {label}: {packets} packets, {connections} connections, 128 bytes of each kept, {:.0} MB",
+            "watch, from a file: {label}: {packets} packets, {connections} connections, snaplen 128, {:.0} MB",
             std::fs::metadata(&capture)?.len() as f64 / 1e6
         );
-        if packets < PACKETS_MIN {
+        if packets < MIN_PACKETS {
             bail!("the capture has {packets} packets only");
         }
         compare(yamabiko, site, &capture, packets)?;
@@ -42,7 +42,7 @@ pub fn run(yamabiko: &Path, site: &Site) -> Result<()> {
     Ok(())
 }
 
-/// Captures real traffic at the server's end of a path: nginx, asked by `bench`, seen by tcpdump.
+/// Captures real traffic of `bench` and nginx at the server's end of a path, with tcpdump.
 fn make(yamabiko: &Path, site: &Site, arguments: &[&str]) -> Result<PathBuf> {
     let file = site.path("capture.pcap");
     let server = format!(
@@ -54,7 +54,7 @@ fn make(yamabiko: &Path, site: &Site, arguments: &[&str]) -> Result<PathBuf> {
     let mut bench = Command::new(yamabiko);
     bench.args(["bench", &format!("http://server:{PORT}/1k.bin"), "--rtt", "0ms", "--server", &server]);
     bench.args(["-d", "60s", "--no-save", "--json"]).args(arguments);
-    // Status 3 (invalid) is of no interest here: the traffic is what it is.
+    // Exit status 3 (invalid) is ignored: only the traffic matters.
     let done = bench.output().with_context(|| format!("{bench:?}"))?;
     if !matches!(done.status.code(), Some(0 | 3)) {
         bail!("{bench:?}: {}: {}", done.status, String::from_utf8_lossy(&done.stderr).trim());
@@ -62,7 +62,7 @@ fn make(yamabiko: &Path, site: &Site, arguments: &[&str]) -> Result<PathBuf> {
     Ok(file)
 }
 
-/// Packets and connections.
+/// Number of packets and of connections.
 fn contents(yamabiko: &Path, capture: &Path) -> Result<(u64, u64)> {
     let text = output(Command::new(yamabiko).args(["watch", "--json", "--no-save", "-r"]).arg(capture))?;
     let document: Value = serde_json::from_str(&text)?;
@@ -81,24 +81,25 @@ fn compare(yamabiko: &Path, site: &Site, capture: &Path, packets: u64) -> Result
         command.arg(options).arg(capture);
         command
     };
-    // -n analyses everything and prints a line a connection; watch without a book, a summary. -nlr prints every
-    // figure of every connection; watch with a book writes them (and every request, which tcptrace knows nothing of).
+    // `tcptrace -n` analyses everything and prints one line per connection, like the summary of watch without storing.
+    // `tcptrace -nlr` prints every figure of every connection, like watch with a stored run (which also has every
+    // request).
     let programs = [
         ("yamabiko watch --no-save", watch(&["--no-save"])),
         ("yamabiko watch, Parquet written", watch(&[])),
         ("tcptrace -n", tcptrace("-n")),
         ("tcptrace -nlr", tcptrace("-nlr")),
     ];
-    let mut rounds: Vec<Vec<Took>> = vec![Vec::new(); programs.len()];
+    let mut rounds: Vec<Vec<Usage>> = vec![Vec::new(); programs.len()];
     for _ in 0..ROUNDS {
         for ((_, command), rounds) in programs.iter().zip(&mut rounds) {
-            rounds.push(took(&site.path("took.json"), command)?);
+            rounds.push(measure_in_process(&site.path("usage.json"), command)?);
         }
         let _ = std::fs::remove_dir_all(site.path("runs"));
     }
-    let speeds: Vec<Vec<f64>> = figures(&rounds, |took| packets as f64 / took.wall_s / 1e6);
-    let memories: Vec<Vec<f64>> = figures(&rounds, |took| took.rss_bytes_max as f64 / 1e6);
-    let cpu: Vec<Vec<f64>> = figures(&rounds, |took| (took.user_s + took.system_s) / packets as f64 * 1e9);
+    let speeds: Vec<Vec<f64>> = figures(&rounds, |usage| packets as f64 / usage.wall_s / 1e6);
+    let memories: Vec<Vec<f64>> = figures(&rounds, |usage| usage.rss_bytes_max as f64 / 1e6);
+    let cpu: Vec<Vec<f64>> = figures(&rounds, |usage| (usage.user_s + usage.system_s) / packets as f64 * 1e9);
     for (at, (name, _)) in programs.iter().enumerate() {
         println!("{}", line(name, "Mpkt/s", &speeds[at]));
         println!("{:36} {:>12.1} MB at most, {:.0} ns of CPU a packet", "", median(&memories[at]), median(&cpu[at]));
@@ -118,6 +119,6 @@ fn compare(yamabiko: &Path, site: &Site, capture: &Path, packets: u64) -> Result
     Ok(())
 }
 
-fn figures(rounds: &[Vec<Took>], of: impl Fn(&Took) -> f64) -> Vec<Vec<f64>> {
+fn figures(rounds: &[Vec<Usage>], of: impl Fn(&Usage) -> f64) -> Vec<Vec<f64>> {
     rounds.iter().map(|rounds| rounds.iter().map(&of).collect()).collect()
 }

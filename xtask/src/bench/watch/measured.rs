@@ -1,7 +1,7 @@
-//! What a program took: wall time, CPU time and peak memory, from the kernel's account of it.
+//! Resource usage of a program: wall time, CPU time and peak memory, from getrusage(2).
 //!
-//! The account of finished children holds the largest peak among them, so every measured program is the only child
-//! of a process of its own: this program again, as `xtask measured FILE PROGRAM ARGUMENTS..`.
+//! getrusage reports the largest peak of all exited children, so every measured program is the only child of a separate
+//! process: `xtask measured FILE PROGRAM ARGUMENTS..`.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -12,25 +12,25 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use serde::{Deserialize, Serialize};
 
-/// One program, from its start to its end.
+/// Resource usage of one program, from its start to its end.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct Took {
+pub struct Usage {
     /// Wall time.
     pub wall_s: f64,
     /// CPU time outside the kernel.
     pub user_s: f64,
     /// CPU time in the kernel.
     pub system_s: f64,
-    /// Largest resident set, in bytes. Never under that of the small process that starts it.
+    /// Peak resident memory in bytes. Never less than that of the small process that starts the program.
     pub rss_bytes_max: u64,
     /// Exit status.
     pub code: i32,
 }
 
-/// Runs `words` (a program and its arguments) without output and writes what it took to `file`.
+/// Runs `words` (a program and its arguments) without output and writes its usage to `file`.
 ///
 /// # Errors
-/// It cannot be started, a signal ended it, or the file cannot be written.
+/// The program cannot be started, a signal ended it, or the file cannot be written.
 pub fn measure(file: &Path, words: &[&str]) -> Result<()> {
     let [program, arguments @ ..] = words else { bail!("measured: which program?") };
     let began = Instant::now();
@@ -39,18 +39,18 @@ pub fn measure(file: &Path, words: &[&str]) -> Result<()> {
     let status = command.status().with_context(|| format!("start {program}"))?;
     let wall_s = began.elapsed().as_secs_f64();
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN).context("getrusage")?;
-    let took = Took {
+    let usage = Usage {
         wall_s,
         user_s: usage.user_time().num_microseconds() as f64 / 1e6,
         system_s: usage.system_time().num_microseconds() as f64 / 1e6,
         rss_bytes_max: usage.max_rss() as u64 * 1024,
         code: status.code().with_context(|| format!("{program}: {status}"))?,
     };
-    std::fs::write(file, serde_json::to_vec(&took)?).with_context(|| format!("write {}", file.display()))
+    std::fs::write(file, serde_json::to_vec(&usage)?).with_context(|| format!("write {}", file.display()))
 }
 
-/// Runs a command in such a process.
-pub fn took(file: &Path, command: &Command) -> Result<Took> {
+/// Runs a command in a separate process; returns its usage.
+pub fn measure_in_process(file: &Path, command: &Command) -> Result<Usage> {
     let mut own = Command::new(std::env::current_exe().context("the path of this program")?);
     own.arg("measured").arg(file).arg(command.get_program()).args(command.get_args());
     for (name, value) in command.get_envs() {
@@ -59,12 +59,12 @@ pub fn took(file: &Path, command: &Command) -> Result<Took> {
         }
     }
     super::super::servers::output(&mut own)?;
-    let took: Took = serde_json::from_slice(&std::fs::read(file)?)?;
-    // Status 3: the figures are there and something about the capture is doubtful.
-    if !matches!(took.code, 0 | 3) {
-        bail!("{command:?} ended with status {}", took.code);
+    let usage: Usage = serde_json::from_slice(&std::fs::read(file)?)?;
+    // Exit status 3: the figures exist, and the capture is suspect.
+    if !matches!(usage.code, 0 | 3) {
+        bail!("{command:?} ended with status {}", usage.code);
     }
-    Ok(took)
+    Ok(usage)
 }
 
 #[cfg(test)]
@@ -74,11 +74,11 @@ mod tests {
     #[test]
     fn resource_usage_and_status_of_a_program_are_measured() {
         let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("took.json");
+        let file = folder.path().join("usage.json");
         measure(&file, &["sh", "-c", "exit 3"]).unwrap();
-        let took: Took = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
-        assert_eq!(took.code, 3);
-        assert!(took.wall_s > 0.0 && took.rss_bytes_max > 0);
+        let usage: Usage = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+        assert_eq!(usage.code, 3);
+        assert!(usage.wall_s > 0.0 && usage.rss_bytes_max > 0);
         assert!(measure(&file, &["no-such-program-here"]).is_err());
         assert!(measure(&file, &[]).is_err());
     }

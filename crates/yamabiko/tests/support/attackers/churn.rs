@@ -1,4 +1,4 @@
-//! A directory that is never at rest while it is served.
+//! A directory whose files change all the time while a server serves it.
 
 use std::fs;
 use std::io;
@@ -8,37 +8,40 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 
-/// What may never be served: it is outside the folder, where a link points to from time to time.
+/// Content that a server must never send: the file is outside of the served folder, and a symbolic link points to it at
+/// times.
 pub const SECRET: &[u8] = b"outside: never to be seen\n";
 
-/// Names in the folder, and what each is to a reader.
+/// Names of the files in the folder.
 pub const REPLACED: &str = "replaced.txt";
 pub const REWRITTEN: &str = "rewritten.txt";
 pub const LINK: &str = "link.txt";
 pub const BIG: &str = "replaced-big.bin";
 
-/// Version `number` of a page of so many lines: each line tells the version, so a page mixed of two is known.
+/// Version `number` of a page of `lines` lines. Each line contains the version, so that a mix of two versions is
+/// detected.
 pub fn page(number: u64, lines: usize) -> Vec<u8> {
     format!("version {number:020}\n").repeat(lines).into_bytes()
 }
 
-/// The version that all lines of a page have; `None` for a page that is none or mixed. An empty one is version 0.
+/// The version that all lines of a page contain. `None` for a mix of versions or other content. An empty page is
+/// version 0.
 pub fn version(page: &[u8]) -> Option<u64> {
     let mut lines = page.split_inclusive(|&byte| byte == b'\n');
     let Some(first) = lines.next() else { return Some(0) };
     let number = first.strip_prefix(b"version ")?.strip_suffix(b"\n")?;
-    let whole = first.len() == 29 && lines.all(|line| line == first);
-    whole.then(|| std::str::from_utf8(number).ok()?.parse().ok()).flatten()
+    let is_one_version = first.len() == 29 && lines.all(|line| line == first);
+    is_one_version.then(|| std::str::from_utf8(number).ok()?.parse().ok()).flatten()
 }
 
-/// Lines of a page in the server's memory, and of one sent from its file.
+/// Lines of a page that the server keeps in memory, and of a page that it sends from the file.
 pub const LINES: usize = 100;
 pub const LINES_BIG: usize = 100_000;
 
-/// Makes the pages; `secret` is a file outside of `folder` to be written, too.
+/// Writes the pages, and the file `secret` outside of `folder`.
 ///
 /// # Errors
-/// Those of the disk.
+/// File system errors.
 pub fn prepare(folder: &Path, secret: &Path) -> io::Result<()> {
     fs::write(secret, SECRET)?;
     fs::write(folder.join(REPLACED), page(1, LINES))?;
@@ -48,7 +51,8 @@ pub fn prepare(folder: &Path, secret: &Path) -> io::Result<()> {
     symlink("inside.txt", folder.join(LINK))
 }
 
-/// Changes them until `stop`: replaced by rename, rewritten in place, truncated, moved away and back, linked outside.
+/// Changes the files until `stop` is true: replaced by rename, rewritten in place, truncated, moved away and back,
+/// linked outside.
 ///
 /// # Errors
 /// File system errors.

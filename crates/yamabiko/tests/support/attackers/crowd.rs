@@ -1,4 +1,4 @@
-//! A crowd of connections.
+//! The concurrent connections of an attack.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -14,141 +14,148 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, bind,
 
 use super::{Tally, Target, source};
 
-/// How a crowd is made up.
+/// How an attack opens and closes its connections.
 pub struct Crowd {
-    /// Concurrent members.
+    /// Concurrent connections.
     pub size: usize,
-    /// New ones in one go at most.
-    pub at_once: usize,
-    /// From one round to the next.
-    pub pace: Duration,
-    /// Receive buffer, where it is to be small.
-    pub workspace: Option<usize>,
-    /// Members that leave do so with a reset.
+    /// Maximum number of new connections in each round.
+    pub max_new: usize,
+    /// Time between the starts of two rounds.
+    pub interval: Duration,
+    /// Size of the receive buffer in bytes. `None` is the kernel's default.
+    pub receive_buffer: Option<usize>,
+    /// Whether closing a connection resets it.
     pub resets: bool,
 }
 
 /// One connection of an attacker.
 pub struct Member {
     stream: TcpStream,
-    /// What number of the crowd it is, those that left included.
+    /// Number of the connection, from 0, closed ones included.
     pub number: u64,
-    /// Bytes it has sent.
+    /// Sent bytes.
     pub sent: u64,
-    /// Bytes it has read.
+    /// Received bytes.
     pub read: u64,
-    /// Bytes sent and read by the crowd, for its tally.
-    moved: (u64, u64),
+    /// Bytes sent and received since the last addition to the tally.
+    untallied_bytes: (u64, u64),
     status: Option<String>,
 }
 
-/// What becomes of a member.
+/// Whether the attacker keeps or closes a connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Next {
-    Stays,
-    Leaves,
+pub enum NextAction {
+    KeepOpen,
+    Close,
 }
 
 impl Member {
-    /// Sends as much of `bytes` as goes now; how much that was.
+    /// Sends as much of `bytes` as the socket accepts now; returns the number of bytes.
     pub fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let sent = later(self.stream.write(bytes))?;
+        let sent = zero_if_not_ready(self.stream.write(bytes))?;
         self.sent += sent as u64;
-        self.moved.0 += sent as u64;
+        self.untallied_bytes.0 += sent as u64;
         Ok(sent)
     }
 
-    /// Looks whether the server has reset the connection, without reading.
+    /// Checks whether the server has reset the connection, without reading.
     ///
     /// # Errors
-    /// It has.
-    pub fn look(&self) -> io::Result<()> {
+    /// The server has reset it.
+    pub fn check_not_reset(&self) -> io::Result<()> {
         self.stream.take_error()?.map_or(Ok(()), Err)
     }
 
-    /// Reads at most so many bytes of what has come; how much that was.
+    /// Reads at most `most` bytes of the received data; returns the number of bytes.
     ///
     /// # Errors
-    /// The server has ended the connection.
+    /// The server has closed the connection.
     pub fn read(&mut self, most: usize) -> io::Result<usize> {
         let mut buffer = [0; 16 << 10];
         let most = most.min(buffer.len());
-        let got = match self.stream.read(&mut buffer[..most]) {
+        let length = match self.stream.read(&mut buffer[..most]) {
             Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
-            outcome => later(outcome)?,
+            outcome => zero_if_not_ready(outcome)?,
         };
-        if self.read == 0 && got > 0 {
-            let line = &buffer[..got.min(12)];
+        if self.read == 0 && length > 0 {
+            let line = &buffer[..length.min(12)];
             let http = line.strip_prefix(b"HTTP/1.1 ").and_then(|code| code.get(..3));
             self.status = http.map(|code| String::from_utf8_lossy(code).into_owned());
         }
-        self.read += got as u64;
-        self.moved.1 += got as u64;
-        Ok(got)
+        self.read += length as u64;
+        self.untallied_bytes.1 += length as u64;
+        Ok(length)
     }
 }
 
-/// Runs a crowd until `stop`.
+/// Keeps `of.size` connections open and calls `habit` for each in every round, until `stop` is true.
 pub fn crowd(
     target: &Target,
     stop: &AtomicBool,
     of: &Crowd,
-    mut habit: impl FnMut(&mut Member) -> io::Result<Next>,
+    mut habit: impl FnMut(&mut Member) -> io::Result<NextAction>,
 ) -> Tally {
     let mut tally = Tally::default();
     let mut members: Vec<Member> = Vec::new();
-    // What a shell gives is often a thousand.
+    // A shell's limit of open files is often 1,024.
     if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
         let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
     }
-    let size = of.size.min(target.members_max);
+    let size = of.size.min(target.max_concurrent);
     while !stop.load(Ordering::Relaxed) {
         let began = Instant::now();
-        for _ in 0..of.at_once.min(size - members.len()) {
-            let from = source(target, tally.begun);
+        for _ in 0..of.max_new.min(size - members.len()) {
+            let from = source(target, tally.opened);
             match open(target.address, from, of) {
                 Ok(stream) => {
-                    members.push(Member { stream, number: tally.begun, sent: 0, read: 0, moved: (0, 0), status: None });
-                    tally.begun += 1;
+                    members.push(Member {
+                        stream,
+                        number: tally.opened,
+                        sent: 0,
+                        read: 0,
+                        untallied_bytes: (0, 0),
+                        status: None,
+                    });
+                    tally.opened += 1;
                 }
                 Err(_) => {
-                    tally.not_begun += 1;
+                    tally.not_opened += 1;
                     break;
                 }
             }
         }
-        tally.members_max = tally.members_max.max(members.len());
+        tally.max_concurrent = tally.max_concurrent.max(members.len());
         members.retain_mut(|member| {
             let next = habit(member);
-            let (sent, read) = std::mem::take(&mut member.moved);
+            let (sent, read) = std::mem::take(&mut member.untallied_bytes);
             tally.sent_bytes += sent;
             tally.read_bytes += read;
             if let Some(status) = member.status.take() {
-                *tally.answered.entry(status).or_default() += 1;
+                *tally.responses.entry(status).or_default() += 1;
             }
-            tally.sent_away += u64::from(next.is_err());
-            matches!(next, Ok(Next::Stays))
+            tally.closed_by_server += u64::from(next.is_err());
+            matches!(next, Ok(NextAction::KeepOpen))
         });
-        // Not below this, or it would be a loop around two system calls.
-        sleep(of.pace.saturating_sub(began.elapsed()).max(Duration::from_micros(50)));
+        // The minimum prevents a busy loop of two system calls.
+        sleep(of.interval.saturating_sub(began.elapsed()).max(Duration::from_micros(50)));
     }
     tally
 }
 
-/// A connection under way, which never blocks.
+/// Begins a non-blocking connect.
 fn open(to: SocketAddr, from: Option<IpAddr>, of: &Crowd) -> io::Result<TcpStream> {
     let family = if to.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
     let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
     let made: OwnedFd = socket(family, SockType::Stream, flags, None)?;
-    if let Some(workspace) = of.workspace {
-        setsockopt(&made, RcvBuf, &workspace)?;
+    if let Some(receive_buffer) = of.receive_buffer {
+        setsockopt(&made, RcvBuf, &receive_buffer)?;
     }
     if of.resets {
         setsockopt(&made, Linger, &nix::libc::linger { l_onoff: 1, l_linger: 0 })?;
     }
     if let Some(from) = from {
-        // The port is chosen at connect, for both addresses together. One chosen by bind would be taken from everybody on
-        // this machine who binds nothing, for as long as the connection is remembered (TIME_WAIT, a minute).
+        // The kernel chooses the port in connect, for the pair of addresses. A port chosen by bind would be unavailable
+        // to all other sockets that do not bind, for as long as the connection is in TIME_WAIT: one minute.
         setsockopt(&made, IpBindAddressNoPort, &true)?;
         bind(made.as_raw_fd(), &SockaddrStorage::from(SocketAddr::new(from, 0)))?;
     }
@@ -158,8 +165,8 @@ fn open(to: SocketAddr, from: Option<IpAddr>, of: &Crowd) -> io::Result<TcpStrea
     }
 }
 
-/// What is not possible now is nothing, and no error.
-fn later(outcome: io::Result<usize>) -> io::Result<usize> {
+/// Maps `WouldBlock` and `Interrupted` to 0 bytes.
+fn zero_if_not_ready(outcome: io::Result<usize>) -> io::Result<usize> {
     match outcome {
         Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(0),
         outcome => outcome,

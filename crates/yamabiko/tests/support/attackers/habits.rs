@@ -1,35 +1,36 @@
-//! What each kind of attacker does.
+//! The behaviour of the connections of each attack.
 
 use std::io;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use super::crowd::{Crowd, Member, Next, crowd};
+use super::crowd::{Crowd, Member, NextAction, crowd};
 use super::hello::client_hello;
 use super::{Tally, Target};
 
-/// Slow ones do something this often.
-const SLOW: Duration = Duration::from_millis(200);
-const MANY: Crowd = Crowd { size: 1_500, at_once: 200, pace: SLOW, workspace: None, resets: false };
-/// As fast as the thread is let.
-const FLOOD: Crowd = Crowd { size: 256, at_once: 256, pace: Duration::ZERO, workspace: None, resets: false };
-/// What one member of a flood sends in its turn.
-const VOLLEY: usize = 16 << 10;
+/// Time between two steps of a slow client.
+const SLOW_STEP_INTERVAL: Duration = Duration::from_millis(200);
+const SLOW_CLIENTS: Crowd =
+    Crowd { size: 1_500, max_new: 200, interval: SLOW_STEP_INTERVAL, receive_buffer: None, resets: false };
+/// As fast as one thread can.
+const FLOOD: Crowd = Crowd { size: 256, max_new: 256, interval: Duration::ZERO, receive_buffer: None, resets: false };
+/// Bytes that one connection of a flood sends in one step.
+const BURST_BYTES: usize = 16 << 10;
 
 pub fn slow_heads(target: &Target, stop: &AtomicBool) -> Tally {
     let start = format!("GET {} HTTP/1.1\r\nHost: x\r\nX-Slow: ", target.small).into_bytes();
-    crowd(target, stop, &MANY, |member| drip(member, &start))
+    crowd(target, stop, &SLOW_CLIENTS, |member| drip(member, &start))
 }
 
 pub fn slow_bodies(target: &Target, stop: &AtomicBool) -> Tally {
     let start = format!("POST {} HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n", target.small).into_bytes();
-    crowd(target, stop, &MANY, |member| drip(member, &start))
+    crowd(target, stop, &SLOW_CLIENTS, |member| drip(member, &start))
 }
 
 pub fn slow_hellos(target: &Target, stop: &AtomicBool) -> Tally {
     let hello = client_hello();
     let start = hello[..100].to_vec();
-    crowd(target, stop, &MANY, |member| drip(member, &start))
+    crowd(target, stop, &SLOW_CLIENTS, |member| drip(member, &start))
 }
 
 pub fn slow_readers(target: &Target, stop: &AtomicBool) -> Tally {
@@ -41,30 +42,30 @@ pub fn no_readers(target: &Target, stop: &AtomicBool) -> Tally {
 }
 
 pub fn idle(target: &Target, stop: &AtomicBool) -> Tally {
-    let size = Crowd { size: 20_000, at_once: 500, pace: Duration::from_millis(20), ..MANY };
-    crowd(target, stop, &size, |member| member.read(1).map(|_| Next::Stays))
+    let size = Crowd { size: 20_000, max_new: 500, interval: Duration::from_millis(20), ..SLOW_CLIENTS };
+    crowd(target, stop, &size, |member| member.read(1).map(|_| NextAction::KeepOpen))
 }
 
-pub fn idle_kept(target: &Target, stop: &AtomicBool) -> Tally {
-    let size = Crowd { size: 20_000, at_once: 500, pace: Duration::from_millis(20), ..MANY };
+pub fn idle_persistent(target: &Target, stop: &AtomicBool) -> Tally {
+    let size = Crowd { size: 20_000, max_new: 500, interval: Duration::from_millis(20), ..SLOW_CLIENTS };
     let request = request(&target.small);
     crowd(target, stop, &size, |member| {
         begin(member, &request)?;
-        member.read(VOLLEY).map(|_| Next::Stays)
+        member.read(BURST_BYTES).map(|_| NextAction::KeepOpen)
     })
 }
 
 pub fn long_heads(target: &Target, stop: &AtomicBool) -> Tally {
-    heads(target, stop, &[b'a'; VOLLEY])
+    heads(target, stop, &[b'a'; BURST_BYTES])
 }
 
 pub fn many_fields(target: &Target, stop: &AtomicBool) -> Tally {
-    let fields: Vec<u8> = b"a:b\r\n".iter().copied().cycle().take(VOLLEY / 5 * 5).collect();
+    let fields: Vec<u8> = b"a:b\r\n".iter().copied().cycle().take(BURST_BYTES / 5 * 5).collect();
     heads(target, stop, &fields)
 }
 
 pub fn connections(target: &Target, stop: &AtomicBool) -> Tally {
-    crowd(target, stop, &FLOOD, |_| Ok(Next::Leaves))
+    crowd(target, stop, &FLOOD, |_| Ok(NextAction::Close))
 }
 
 pub fn resets(target: &Target, stop: &AtomicBool) -> Tally {
@@ -72,7 +73,7 @@ pub fn resets(target: &Target, stop: &AtomicBool) -> Tally {
     let resets = Crowd { resets: true, ..FLOOD };
     crowd(target, stop, &resets, |member| {
         begin(member, &request)?;
-        Ok(if member.read(64)? > 0 { Next::Leaves } else { Next::Stays })
+        Ok(if member.read(64)? > 0 { NextAction::Close } else { NextAction::KeepOpen })
     })
 }
 
@@ -80,7 +81,7 @@ pub fn pipelining(target: &Target, stop: &AtomicBool) -> Tally {
     pipelines(target, stop, true)
 }
 
-pub fn deaf(target: &Target, stop: &AtomicBool) -> Tally {
+pub fn unread_pipelining(target: &Target, stop: &AtomicBool) -> Tally {
     pipelines(target, stop, false)
 }
 
@@ -90,14 +91,14 @@ pub fn garbage(target: &Target, stop: &AtomicBool) -> Tally {
         let mut bytes = [0; 1024];
         bytes.iter_mut().for_each(|byte| *byte = noise.next());
         if member.number % 2 == 0 {
-            // Half of them begin as a record of TLS does.
+            // Half of the connections begin like a TLS record.
             bytes[..3].copy_from_slice(&[22, 3, 1]);
         }
         if member.sent < 64 << 10 {
             member.send(&bytes)?;
         }
-        member.read(VOLLEY)?;
-        Ok(Next::Stays)
+        member.read(BURST_BYTES)?;
+        Ok(NextAction::KeepOpen)
     })
 }
 
@@ -106,28 +107,28 @@ pub fn hellos(target: &Target, stop: &AtomicBool) -> Tally {
     crowd(target, stop, &FLOOD, |member| {
         begin(member, &hello)?;
         // The server's work is done when its response arrives.
-        Ok(if member.read(VOLLEY)? > 0 { Next::Leaves } else { Next::Stays })
+        Ok(if member.read(BURST_BYTES)? > 0 { NextAction::Close } else { NextAction::KeepOpen })
     })
 }
 
-/// `start`, and then a byte each time.
-fn drip(member: &mut Member, start: &[u8]) -> io::Result<Next> {
+/// Sends `start`, then one byte in each step.
+fn drip(member: &mut Member, start: &[u8]) -> io::Result<NextAction> {
     if !begin(member, start)? {
         member.send(b"a")?;
     }
-    member.read(VOLLEY)?;
-    Ok(Next::Stays)
+    member.read(BURST_BYTES)?;
+    Ok(NextAction::KeepOpen)
 }
 
 fn readers(target: &Target, stop: &AtomicBool, bytes: usize) -> Tally {
     let request = request(&target.big);
-    let few = Crowd { size: 500, workspace: Some(4096), ..MANY };
+    let few = Crowd { size: 500, receive_buffer: Some(4096), ..SLOW_CLIENTS };
     crowd(target, stop, &few, |member| {
         if !begin(member, &request)? && (bytes > 0 || member.read == 0) {
             member.read(bytes.max(12))?;
         }
-        member.look()?;
-        Ok(Next::Stays)
+        member.check_not_reset()?;
+        Ok(NextAction::KeepOpen)
     })
 }
 
@@ -137,25 +138,25 @@ fn heads(target: &Target, stop: &AtomicBool, fields: &[u8]) -> Tally {
         if !begin(member, &start)? {
             member.send(fields)?;
         }
-        member.read(VOLLEY)?;
-        Ok(Next::Stays)
+        member.read(BURST_BYTES)?;
+        Ok(NextAction::KeepOpen)
     })
 }
 
 fn pipelines(target: &Target, stop: &AtomicBool, reads: bool) -> Tally {
     let one = request(&target.small);
-    let volley: Vec<u8> = one.repeat(VOLLEY / one.len());
+    let burst: Vec<u8> = one.repeat(BURST_BYTES / one.len());
     let few = Crowd { size: 64, ..FLOOD };
     crowd(target, stop, &few, |member| {
-        // Where the last one went in part, the next goes on from there.
-        let at = member.sent as usize % volley.len();
-        member.send(&volley[at..])?;
-        while reads && member.read(VOLLEY)? == VOLLEY {}
-        Ok(Next::Stays)
+        // After a partial write, the next write continues at the same offset.
+        let at = member.sent as usize % burst.len();
+        member.send(&burst[at..])?;
+        while reads && member.read(BURST_BYTES)? == BURST_BYTES {}
+        Ok(NextAction::KeepOpen)
     })
 }
 
-/// Sends `start` before anything else; true as long as this is going on, the sending of its last bytes included.
+/// Sends the rest of `start`. Returns false once all of `start` was sent in earlier steps.
 fn begin(member: &mut Member, start: &[u8]) -> io::Result<bool> {
     let rest = usize::try_from(member.sent).ok().and_then(|sent| start.get(sent..)).unwrap_or_default();
     if rest.is_empty() {
@@ -169,7 +170,7 @@ fn request(path: &str) -> Vec<u8> {
     format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").into_bytes()
 }
 
-/// Bytes that look random: xorshift.
+/// Pseudo-random bytes: xorshift.
 struct Noise(u64);
 
 impl Noise {

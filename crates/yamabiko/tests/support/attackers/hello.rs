@@ -1,6 +1,7 @@
 //! A ClientHello that makes a TLS 1.3 server do all its work: key exchange, certificate, signature.
 
-/// RFC 8446, section 4.1.2. Its key share is no secret: any 32 bytes are a point of x25519.
+/// A ClientHello record (RFC 8446, section 4.1.2). The key share needs no secret key: any 32 bytes are a valid x25519
+/// point.
 pub fn client_hello() -> Vec<u8> {
     let mut extensions = Vec::new();
     // server_name: `server`
@@ -32,7 +33,7 @@ fn extension(out: &mut Vec<u8>, kind: u16, content: &[u8]) {
     vector(out, content);
 }
 
-/// Bytes with their length before them.
+/// Appends the length of `content` as two bytes, then `content`.
 fn vector(out: &mut Vec<u8>, content: &[u8]) {
     out.extend_from_slice(&(content.len() as u16).to_be_bytes());
     out.extend_from_slice(content);

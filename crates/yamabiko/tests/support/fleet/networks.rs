@@ -1,11 +1,12 @@
-//! Two networks of a trial's own, a pair of devices between them, and the way to cut it.
+//! Two network namespaces of a trial, connected by a veth pair that can be cut.
 //!
 //! ```text
-//!   manager's network                        agents' network: agents, programs, the server that they ask (on loopback)
+//!   manager's network                        agents' network: agents, programs and their server (on loopback)
 //!     198.18.77.1  yfm ════ veth ════ yfa  198.18.77.2
 //! ```
 //!
-//! Each network is held by a process that sleeps; both and the devices are gone when the processes are. Nothing of the host changes.
+//! A sleeping process keeps each namespace alive. The namespaces and devices end with these processes. The host's
+//! network does not change.
 
 use std::fs;
 use std::path::Path;
@@ -16,69 +17,73 @@ use std::time::{Duration, Instant};
 use super::process::Process;
 use super::{Result, TEST_TIMEOUT};
 
-/// Where the manager listens, in its network.
+/// The manager's address in its network.
 pub const MANAGER: &str = "198.18.77.1";
 const AGENTS: &str = "198.18.77.2";
 
-/// Both networks.
+/// Both networks of a trial.
 pub struct Networks {
     manager: Process,
     agents: Process,
 }
 
 impl Networks {
-    /// Makes them. `folder` is for what their holders say.
+    /// Creates the networks. `folder` gets the output of the sleeping processes.
     pub fn make(folder: &Path) -> Result<Networks> {
-        let networks = Networks { manager: hold(folder)?, agents: hold(folder)? };
+        let networks = Networks { manager: start_namespace(folder)?, agents: start_namespace(folder)? };
         let agents = networks.agents.pid().to_string();
-        let ip = |words: &str| networks.at_manager(&[&["ip"][..], &words.split(' ').collect::<Vec<_>>()[..]].concat());
-        done(ip(&format!("link add yfm type veth peer name yfa netns {agents}")))?;
-        for words in ["link set lo up", "link set yfm up", &format!("addr add {MANAGER}/24 dev yfm")] {
-            done(ip(words))?;
+        let ip = |arguments: &str| {
+            networks.at_manager(&[&["ip"][..], &arguments.split(' ').collect::<Vec<_>>()[..]].concat())
+        };
+        run_command(ip(&format!("link add yfm type veth peer name yfa netns {agents}")))?;
+        for arguments in ["link set lo up", "link set yfm up", &format!("addr add {MANAGER}/24 dev yfm")] {
+            run_command(ip(arguments))?;
         }
-        let ip = |words: &str| networks.at_agents(&[&["ip"][..], &words.split(' ').collect::<Vec<_>>()[..]].concat());
-        for words in ["link set lo up", "link set yfa up", &format!("addr add {AGENTS}/24 dev yfa")] {
-            done(ip(words))?;
+        let ip = |arguments: &str| {
+            networks.at_agents(&[&["ip"][..], &arguments.split(' ').collect::<Vec<_>>()[..]].concat())
+        };
+        for arguments in ["link set lo up", "link set yfa up", &format!("addr add {AGENTS}/24 dev yfa")] {
+            run_command(ip(arguments))?;
         }
-        // Many short connections to few ports.
+        // Many short connections to few server ports need many client ports.
         let ports = "echo 10000 65000 > /proc/sys/net/ipv4/ip_local_port_range";
-        done(networks.at_agents(&["sh", "-c", ports]))?;
+        run_command(networks.at_agents(&["sh", "-c", ports]))?;
         Ok(networks)
     }
 
-    /// A command in the manager's network.
-    pub fn at_manager(&self, words: &[&str]) -> Command {
-        inside(&self.manager, words)
+    /// A command that runs in the manager's network.
+    pub fn at_manager(&self, arguments: &[&str]) -> Command {
+        inside(&self.manager, arguments)
     }
 
-    /// A command in the agents' network.
-    pub fn at_agents(&self, words: &[&str]) -> Command {
-        inside(&self.agents, words)
+    /// A command that runs in the agents' network.
+    pub fn at_agents(&self, arguments: &[&str]) -> Command {
+        inside(&self.agents, arguments)
     }
 
-    /// Packets between them are lost from now on, without notice.
+    /// Cuts the link: packets between the networks are lost without an error.
     pub fn cut(&self) -> Result<()> {
-        done(self.at_agents(&["ip", "link", "set", "yfa", "down"]))
+        run_command(self.at_agents(&["ip", "link", "set", "yfa", "down"]))
     }
 
-    /// As before.
+    /// Repairs the link.
     pub fn fix(&self) -> Result<()> {
-        done(self.at_agents(&["ip", "link", "set", "yfa", "up"]))
+        run_command(self.at_agents(&["ip", "link", "set", "yfa", "up"]))
     }
 
-    /// The process whose network is the manager's: for `nsenter -t PID -n`.
+    /// A process in the manager's network, for `nsenter -t PID -n`.
     pub fn manager_pid(&self) -> u32 {
         self.manager.pid()
     }
 }
 
-fn inside(holder: &Process, words: &[&str]) -> Command {
+fn inside(holder: &Process, arguments: &[&str]) -> Command {
     let mut command = Command::new("nsenter");
-    command.args(["-t", &holder.pid().to_string(), "-n", "--"]).args(words);
+    command.args(["-t", &holder.pid().to_string(), "-n", "--"]).args(arguments);
     command
 }
 
-fn hold(folder: &Path) -> Result<Process> {
+fn start_namespace(folder: &Path) -> Result<Process> {
     let mut command = Command::new("unshare");
     command.args(["--net", "sleep", "infinity"]);
     let process = Process::start(command, &folder.join("networks.log"))?;
@@ -87,7 +92,7 @@ fn hold(folder: &Path) -> Result<Process> {
     while network(&process.pid().to_string())? == own {
         process.still_runs()?;
         if Instant::now() > deadline {
-            return Err("unshare --net makes no network".into());
+            return Err("unshare --net has created no network namespace".into());
         }
         sleep(Duration::from_millis(2));
     }
@@ -95,7 +100,7 @@ fn hold(folder: &Path) -> Result<Process> {
 }
 
 /// Runs a command that must succeed.
-pub fn done(mut command: Command) -> Result<()> {
+pub fn run_command(mut command: Command) -> Result<()> {
     let output = command.stdin(Stdio::null()).output().map_err(|error| format!("{command:?}: {error}"))?;
     if output.status.success() {
         return Ok(());

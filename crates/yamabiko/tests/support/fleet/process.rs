@@ -10,106 +10,106 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 
-use super::{Fault, Result};
+use super::{Error, Result};
 
-/// A process whose output goes to a file. Dropped, it is killed.
+/// A process whose output goes to a file. Dropping it kills the process.
 pub struct Process {
     child: Child,
     log: PathBuf,
-    said: String,
+    command_line: String,
 }
 
-/// What a process has cost so far.
+/// CPU time and memory that a process has used so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cost {
-    /// User and system.
+    /// User and system CPU time.
     pub cpu: Duration,
     /// Peak memory in bytes; 0 if unknown.
     pub peak_bytes: u64,
 }
 
 impl Process {
-    /// Starts it; both output streams are appended to `log`.
+    /// Starts a command; stdout and stderr are appended to `log`.
     pub fn start(mut command: Command, log: &Path) -> Result<Process> {
         let file = File::options().create(true).append(true).open(log)?;
-        let said = format!("{command:?}");
+        let command_line = format!("{command:?}");
         let child = command
             .stdin(Stdio::null())
             .stdout(file.try_clone()?)
             .stderr(file)
             .spawn()
-            .map_err(|error| format!("{said}: {error}"))?;
-        Ok(Process { child, log: log.to_owned(), said })
+            .map_err(|error| format!("{command_line}: {error}"))?;
+        Ok(Process { child, log: log.to_owned(), command_line })
     }
 
-    /// Its number.
+    /// The process number.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// The complete log, including earlier processes.
-    pub fn said(&self) -> String {
+    /// The complete log file, including output of earlier processes.
+    pub fn log_text(&self) -> String {
         String::from_utf8_lossy(&fs::read(&self.log).unwrap_or_default()).into_owned()
     }
 
-    /// Whether it has ended, and how; the kernel knows of it until it is waited for.
+    /// The exit status if the process has ended. Does not reap the process.
     pub fn ended(&self) -> Result<Option<WaitStatus>> {
         let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT | WaitPidFlag::WNOHANG;
         let status = waitid(Id::Pid(Pid::from_raw(self.pid().cast_signed())), flags)?;
         Ok((status != WaitStatus::StillAlive).then_some(status))
     }
 
-    /// An error if it has ended.
+    /// An error if the process has ended.
     pub fn still_runs(&self) -> Result<()> {
         match self.ended()? {
             None => Ok(()),
-            Some(status) => Err(self.fault(&format!("{status:?}"))),
+            Some(status) => Err(self.error(&format!("{status:?}"))),
         }
     }
 
-    /// An error if it has ended, and not well; whether it still runs.
+    /// Whether the process still runs. An error if it has ended with a failure.
     pub fn runs_or_succeeded(&self) -> Result<bool> {
         match self.ended()? {
             None => Ok(true),
             Some(WaitStatus::Exited(_, 0)) => Ok(false),
-            Some(status) => Err(self.fault(&format!("{status:?}"))),
+            Some(status) => Err(self.error(&format!("{status:?}"))),
         }
     }
 
-    fn fault(&self, how: &str) -> Fault {
-        format!("{}: {how}\n{}", self.said, tail(&self.said())).into()
+    fn error(&self, how: &str) -> Error {
+        format!("{}: {how}\n{}", self.command_line, tail(&self.log_text())).into()
     }
 
-    /// Waits for its good end.
-    pub fn succeeds_within(mut self, patience: Duration) -> Result<Cost> {
-        let cost = self.waits(patience)?;
+    /// Waits until the process exits successfully; returns its cost.
+    pub fn succeeds_within(mut self, timeout: Duration) -> Result<Cost> {
+        let cost = self.wait_for_end(timeout)?;
         let status = self.child.wait()?;
-        if status.success() { Ok(cost) } else { Err(self.fault(&status.to_string())) }
+        if status.success() { Ok(cost) } else { Err(self.error(&status.to_string())) }
     }
 
-    /// Ends it by this signal; what it cost.
-    pub fn end(mut self, signal: Signal, patience: Duration) -> Result<Cost> {
+    /// Sends this signal and waits for the end; returns the cost.
+    pub fn end(mut self, signal: Signal, timeout: Duration) -> Result<Cost> {
         let peak_bytes = peak_bytes(self.pid());
         kill(Pid::from_raw(self.pid().cast_signed()), signal)?;
-        let cost = self.waits(patience)?;
+        let cost = self.wait_for_end(timeout)?;
         let status = self.child.wait()?;
         if signal != Signal::SIGKILL && !status.success() {
-            return Err(self.fault(&format!("after {signal}: {status}")));
+            return Err(self.error(&format!("after {signal}: {status}")));
         }
         Ok(Cost { peak_bytes, ..cost })
     }
 
-    /// What it has cost so far.
+    /// CPU time and memory that the process has used so far.
     pub fn cost(&self) -> Cost {
         Cost { cpu: cpu(self.pid()), peak_bytes: peak_bytes(self.pid()) }
     }
 
-    /// Waits for its end without taking leave of it, so that the kernel still knows what it cost.
-    fn waits(&self, patience: Duration) -> Result<Cost> {
-        let deadline = Instant::now() + patience;
+    /// Waits for the end without reaping the process, so that its CPU time can still be read from /proc.
+    fn wait_for_end(&self, timeout: Duration) -> Result<Cost> {
+        let deadline = Instant::now() + timeout;
         while self.ended()?.is_none() {
             if Instant::now() > deadline {
-                return Err(self.fault(&format!("still running after {patience:?}")));
+                return Err(self.error(&format!("still running after {timeout:?}")));
             }
             sleep(Duration::from_millis(5));
         }
@@ -119,7 +119,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Already ended is as good.
+        // An error means that the process has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -133,10 +133,11 @@ fn tail(text: &str) -> String {
 
 fn cpu(pid: u32) -> Duration {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The name stands in brackets and may hold anything, brackets included; user and system time are 11 and 12 fields after the state.
+    // The name is in parentheses and may contain any character, parentheses included. User and system time are the
+    // fields 11 and 12 after the state.
     let fields = text.rfind(')').map(|at| text[at + 1..].split_whitespace().skip(11).take(2));
     let ticks: u64 = fields.into_iter().flatten().filter_map(|field| field.parse::<u64>().ok()).sum();
-    // USER_HZ is 100 everywhere this runs.
+    // USER_HZ is 100 on every supported platform.
     Duration::from_millis(10 * ticks)
 }
 

@@ -1,11 +1,12 @@
-/* Traffic whose every exchange can be told from every other, and the program's own account of it, for the trials of agents and manager.
+/* Client and server for the trials of agents and manager. The client makes exchanges that differ from each other, and records them.
  *
- *   talker serve PORT..                                   answers on 127.0.0.1, until it is killed; port 0 is the kernel's choice
- *   talker ask ACCOUNT EXCHANGES RATE CLOSED PORT..       asks so many times, so many a second, and writes down what it did
+ *   talker serve PORT..                                   responds on 127.0.0.1 until it is killed; port 0 is the kernel's choice
+ *   talker client ACCOUNT EXCHANGES RATE CLOSED PORT..    makes EXCHANGES exchanges, RATE per second, and writes them to ACCOUNT
  *
- * A request begins with its own length and the answer's, four bytes each. Exchange n has LOW + n % WIDE bytes there and 1 + n / WIDE
- * back: no two of one process are alike. Every eighth connection goes to the port CLOSED, where nobody listens, and every eighth has
- * nothing said on it; with CLOSED 0 none is refused. The account is kept in memory and written at the end: lines of CSV, moments of CLOCK_MONOTONIC. */
+ * A request begins with its own length and the response's, four bytes each. Exchange n has LOW + n % WIDE bytes in the request and
+ * 1 + n / WIDE bytes in the response, so the sizes of any two exchanges of a process differ. Every eighth connection goes to the port
+ * CLOSED, which has no listener, and every eighth carries no bytes; with CLOSED 0 no connection is refused. The account is kept in memory
+ * and written at the end: lines of CSV, times of CLOCK_MONOTONIC. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -20,9 +21,9 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LOW = 8, WIDE = 1009, LONGEST = 64 * 1024, BURSTS_A_SECOND = 10, MOST_ON_A_CONNECTION = 24, MOST_FILES = 65536 };
+enum { LOW = 8, WIDE = 1009, MAX_BYTES = 64 * 1024, BURSTS_PER_SECOND = 10, MAX_EXCHANGES_PER_CONNECTION = 24, MAX_FILES = 65536 };
 
-static char zeros[LONGEST];
+static char zeros[MAX_BYTES];
 
 static void fail(const char *what) {
     perror(what);
@@ -40,36 +41,36 @@ static int64_t now_ns(void) {
     return now.tv_sec * 1000000000LL + now.tv_nsec;
 }
 
-/* ---- the server: one thread; what it still has to read of a request stands by the descriptor's number */
+/* ---- the server: one thread; the state of each connection's request is indexed by the descriptor */
 
-struct half {
+struct request_state {
     uint32_t head[2];
-    unsigned have; /* bytes of the head */
-    long left;     /* of the request's rest */
+    unsigned have; /* received bytes of the head */
+    long left;     /* bytes of the request still to come */
 };
 
-static struct half *halves;
+static struct request_state *states;
 
-/* 0: the connection has ended. */
+/* Returns 0 if the connection has ended. */
 static int serve_one(int fd) {
-    char buffer[LONGEST];
-    struct half *half = &halves[fd];
+    char buffer[MAX_BYTES];
+    struct request_state *state = &states[fd];
     for (;;) {
         ssize_t got = recv(fd, buffer, sizeof buffer, MSG_DONTWAIT);
         if (got < 0) return errno == EAGAIN;
         if (got == 0) return 0;
         for (ssize_t used = 0; used < got;) {
-            if (half->have < sizeof half->head) {
-                ((char *)half->head)[half->have++] = buffer[used++];
-                if (half->have == sizeof half->head) half->left = (long)half->head[0] - LOW;
+            if (state->have < sizeof state->head) {
+                ((char *)state->head)[state->have++] = buffer[used++];
+                if (state->have == sizeof state->head) state->left = (long)state->head[0] - LOW;
             } else {
-                ssize_t take = got - used < half->left ? got - used : half->left;
+                ssize_t take = got - used < state->left ? got - used : state->left;
                 used += take;
-                half->left -= take;
+                state->left -= take;
             }
-            if (half->have == sizeof half->head && half->left == 0) {
-                half->have = 0;
-                if (half->head[1] > LONGEST || send(fd, zeros, half->head[1], MSG_NOSIGNAL) != half->head[1]) return 0;
+            if (state->have == sizeof state->head && state->left == 0) {
+                state->have = 0;
+                if (state->head[1] > MAX_BYTES || send(fd, zeros, state->head[1], MSG_NOSIGNAL) != state->head[1]) return 0;
             }
         }
     }
@@ -78,12 +79,12 @@ static int serve_one(int fd) {
 static int serve(int count, char **ports) {
     struct rlimit files;
     getrlimit(RLIMIT_NOFILE, &files);
-    if (files.rlim_max > MOST_FILES) files.rlim_max = MOST_FILES;
+    if (files.rlim_max > MAX_FILES) files.rlim_max = MAX_FILES;
     files.rlim_cur = files.rlim_max;
     setrlimit(RLIMIT_NOFILE, &files);
-    halves = calloc(files.rlim_cur, sizeof *halves);
+    states = calloc(files.rlim_cur, sizeof *states);
     int poll = epoll_create1(0), listeners = 0, yes = 1;
-    if (!halves || poll < 0) fail("epoll_create1");
+    if (!states || poll < 0) fail("epoll_create1");
     char *listens = calloc(files.rlim_cur, 1);
     for (; listeners < count; listeners++) {
         struct sockaddr_in own = at_port(atoi(ports[listeners]));
@@ -105,12 +106,12 @@ static int serve(int count, char **ports) {
         for (int i = 0; i < ready; i++) {
             int fd = events[i].data.fd;
             if (listens[fd]) {
-                int made = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
-                if (made < 0) continue;
-                setsockopt(made, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
-                halves[made] = (struct half){.have = 0};
-                struct epoll_event event = {.events = EPOLLIN, .data.fd = made};
-                epoll_ctl(poll, EPOLL_CTL_ADD, made, &event);
+                int accepted = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
+                if (accepted < 0) continue;
+                setsockopt(accepted, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+                states[accepted] = (struct request_state){.have = 0};
+                struct epoll_event event = {.events = EPOLLIN, .data.fd = accepted};
+                epoll_ctl(poll, EPOLL_CTL_ADD, accepted, &event);
             } else if (!serve_one(fd)) {
                 close(fd);
             }
@@ -137,7 +138,7 @@ static void pause_until(int64_t at) {
 }
 
 static void exchange(int fd, long n, struct line *line) {
-    static char request[LOW + WIDE], answer[LONGEST];
+    static char request[LOW + WIDE], response[MAX_BYTES];
     line->sent = LOW + n % WIDE;
     line->received = 1 + n / WIDE;
     uint32_t head[2] = {(uint32_t)line->sent, (uint32_t)line->received};
@@ -145,18 +146,18 @@ static void exchange(int fd, long n, struct line *line) {
     line->begun = now_ns();
     if (send(fd, request, line->sent, MSG_NOSIGNAL) != line->sent) fail("send");
     for (long got = 0; got < line->received;) {
-        ssize_t more = recv(fd, answer, line->received - got, 0);
+        ssize_t more = recv(fd, response, line->received - got, 0);
         if (more <= 0) fail("recv");
         got += more;
     }
     line->ended = now_ns();
 }
 
-static int ask(const char *file, long exchanges, long rate, int closed, int count, char **ports) {
-    if (1 + exchanges / WIDE > LONGEST) fail("too many exchanges");
+static int client(const char *file, long exchanges, long rate, int closed, int count, char **ports) {
+    if (1 + exchanges / WIDE > MAX_BYTES) fail("too many exchanges");
     account = calloc(2 * exchanges + 100, sizeof *account);
     if (!account) fail("calloc");
-    long each = (rate + BURSTS_A_SECOND - 1) / BURSTS_A_SECOND, done = 0, connection = 0;
+    long each = (rate + BURSTS_PER_SECOND - 1) / BURSTS_PER_SECOND, done = 0, connection = 0;
     int64_t step = 1000000000LL * each / rate, begin = now_ns();
     int fd = -1, yes = 1;
     long left = 0, place = 0, port = 0;
@@ -183,7 +184,7 @@ static int ask(const char *file, long exchanges, long rate, int closed, int coun
                     connection++;
                     continue;
                 }
-                left = 1 + connection * 7 % MOST_ON_A_CONNECTION;
+                left = 1 + connection * 7 % MAX_EXCHANGES_PER_CONNECTION;
                 place = 0;
             }
             struct line *line = &account[lines++];
@@ -214,8 +215,8 @@ static int ask(const char *file, long exchanges, long rate, int closed, int coun
 
 int main(int count, char **words) {
     if (count > 2 && strcmp(words[1], "serve") == 0) return serve(count - 2, words + 2);
-    if (count > 6 && strcmp(words[1], "ask") == 0)
-        return ask(words[2], atol(words[3]), atol(words[4]), atoi(words[5]), count - 6, words + 6);
-    fprintf(stderr, "talker serve PORT.. | ask ACCOUNT EXCHANGES RATE CLOSED PORT..\n");
+    if (count > 6 && strcmp(words[1], "client") == 0)
+        return client(words[2], atol(words[3]), atol(words[4]), atoi(words[5]), count - 6, words + 6);
+    fprintf(stderr, "talker serve PORT.. | client ACCOUNT EXCHANGES RATE CLOSED PORT..\n");
     return 2;
 }

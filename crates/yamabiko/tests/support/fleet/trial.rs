@@ -1,4 +1,4 @@
-//! The trial: start, harm, wait, compare.
+//! A trial: starts the fleet, injects faults, waits until all rows are stored, and compares.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,48 +11,48 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::harm::{Harm, Harms, LEAST, Pauses};
+use super::faults::{Fault, FaultCounts, MIN_FAULTS, Pauses};
 use super::networks::{MANAGER, Networks};
 use super::parties::{self, Agent, Listening, PROGRAMS, Programs, path, wait};
 use super::process::{Cost, Process};
 use super::{Result, TEST_TIMEOUT};
 
-/// What is tried.
+/// The parameters of a trial.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Machines, each with an agent and two programs.
+    /// Number of machines, each with an agent and two programs.
     pub agents: usize,
-    /// How long the programs work.
+    /// How long the programs make exchanges, in seconds.
     pub seconds: u64,
-    /// Exchanges a second of each machine.
+    /// Exchanges per second of each machine.
     pub rate: u64,
-    /// From one harm to the next, on average; none: nothing is harmed.
-    pub harm_every: Option<Duration>,
+    /// Mean time between faults; `None` injects no faults.
+    pub fault_interval: Option<Duration>,
     /// The program under test.
     pub yamabiko: PathBuf,
     /// `crates/yamabiko/tests`.
     pub tests: PathBuf,
     /// The Python of `cargo xtask readers`.
     pub python: PathBuf,
-    /// Further words for the manager.
-    pub manager_words: Vec<String>,
-    /// Further words for each agent, by its number.
-    pub agent_words: fn(usize) -> &'static [&'static str],
+    /// Further arguments of the manager.
+    pub manager_arguments: Vec<String>,
+    /// Further arguments of each agent, by its number.
+    pub agent_arguments: fn(usize) -> &'static [&'static str],
 }
 
-/// How far a trial is, for who looks on.
+/// Progress of a trial, for observers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// The talkers are at work.
+    /// The talkers make exchanges.
     Working,
-    /// All that they did is stored; everything still runs.
+    /// All exchanges are stored; all processes still run.
     Stored,
 }
 
-/// A fleet at work.
+/// A running trial.
 pub struct Trial {
     plan: Plan,
-    // In the order in which they are to end.
+    // In the order in which the processes must end.
     talkers: Vec<Process>,
     agents: Vec<(Agent, Option<Process>)>,
     manager: Option<Process>,
@@ -60,72 +60,72 @@ pub struct Trial {
     networks: Networks,
     listening: Listening,
     programs: Programs,
-    harms: Harms,
-    spent: Spent,
+    faults_injected: FaultCounts,
+    costs: Costs,
     starts: usize,
     _machines: TempDir,
     folder: TempDir,
 }
 
-/// What the processes cost, those that were killed included.
+/// Cost of the processes, killed ones included.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Spent {
-    /// All managers after another.
+pub struct Costs {
+    /// Sum over all starts of the manager.
     pub manager: Cost,
-    /// All agents together; the most memory of one.
+    /// Sum of all agents; peak memory of one agent.
     pub agents: Cost,
-    /// All talkers together.
+    /// Sum of all talkers.
     pub talkers: Cost,
 }
 
-/// What was found at the end.
+/// The result of a trial.
 #[derive(Debug)]
-pub struct Held {
-    /// What `readers/fleet.py` says.
+pub struct Outcome {
+    /// The JSON result of `readers/fleet.py check`.
     pub found: Value,
-    /// What was done to the fleet.
-    pub harms: Harms,
-    /// What it cost.
-    pub spent: Spent,
+    /// The injected faults.
+    pub faults_injected: FaultCounts,
+    /// The cost of the processes.
+    pub costs: Costs,
     /// From the first talker's start to the last row stored.
-    pub lasted: Duration,
+    pub elapsed: Duration,
     /// From the last talker's end to the last row stored.
-    pub caught_up: Duration,
+    pub storage_delay: Duration,
 }
 
-impl Held {
-    /// What of the comparison must be 0 where each exchange is there once, in its place; and what it is.
+impl Outcome {
+    /// Counts of the comparison that must be 0 if each exchange is stored exactly once and correctly.
     pub fn checks(&self) -> impl Iterator<Item = (&'static str, &Value)> {
-        const MUST_BE_NONE: [&str; 12] = [
+        const MUST_BE_ZERO: [&str; 12] = [
             "missing",
-            "doubled",
-            "strange",
+            "duplicated",
+            "unexpected",
             "wrong_order",
             "wrong_connection",
             "wrong_day",
-            "out_of_time",
+            "wrong_time",
             "refused_wrong",
             "unused_wrong",
             "lost_records",
             "dropped_rows",
             "unaccounted",
         ];
-        MUST_BE_NONE.into_iter().map(|name| (name, &self.found[name]))
+        MUST_BE_ZERO.into_iter().map(|name| (name, &self.found[name]))
     }
 
-    /// What does not come out, in words.
-    pub fn faults(&self) -> Vec<String> {
+    /// The checks whose count is not 0.
+    pub fn failures(&self) -> Vec<String> {
         let wrong = self.checks().filter(|(_, value)| value.as_u64() != Some(0));
         wrong.map(|(name, value)| format!("{name}: {value}")).collect()
     }
 }
 
 impl Trial {
-    /// Starts manager, agents and talkers, in this order; returns when all work.
+    /// Starts manager, agents and talkers, in this order; returns when all are ready.
     pub fn start(plan: Plan) -> Result<Trial> {
         let folder = tempfile::Builder::new().prefix("yamabiko-fleet-").tempdir()?;
-        // Programs write into the rings at any time. In reality each machine has its own disk, while here all agents
-        // would share the manager's and wait for it.
+        // The agents' files are in memory: programs write into the rings at any time, and here all agents would wait
+        // for the manager's disk, while in production each machine has its own disk.
         let shared = Path::new("/dev/shm");
         let place = if shared.is_dir() { shared } else { folder.path() };
         let machines = tempfile::Builder::new().prefix("yamabiko-fleet-").tempdir_in(place)?;
@@ -135,8 +135,8 @@ impl Trial {
         }
         let programs = Programs::make(&plan.tests.join("support/fleet"), folder.path())?;
         let networks = Networks::make(folder.path())?;
-        let server = Process::start(networks.at_agents(&words(&programs.server(false))?), &at("logs/server.log"))?;
-        wait("the talkers' server listens", || Ok(server.said().contains("listening")))?;
+        let server = Process::start(networks.at_agents(&arguments(&programs.server(false))?), &at("logs/server.log"))?;
+        wait("the talkers' server listens", || Ok(server.log_text().contains("listening")))?;
         fs::create_dir(at("manager"))?;
         let mut agents = Vec::new();
         for number in 0..plan.agents {
@@ -160,8 +160,8 @@ impl Trial {
             networks,
             listening: nothing,
             programs,
-            harms: Harms::default(),
-            spent: Spent::default(),
+            faults_injected: FaultCounts::default(),
+            costs: Costs::default(),
             starts: 0,
             _machines: machines,
             folder,
@@ -177,67 +177,73 @@ impl Trial {
         Ok(trial)
     }
 
-    /// Harms the fleet as planned until the talkers have ended, waits until all is stored, ends it, and compares.
-    pub fn run(self) -> Result<Held> {
-        self.run_beside(|_, _| Ok(()))
+    /// Injects faults as planned until the talkers have ended, waits until all is stored, ends the fleet, and compares.
+    pub fn run(self) -> Result<Outcome> {
+        self.run_with_observer(|_, _| Ok(()))
     }
 
-    /// The same, and now and then somebody looks on: between harms, and once when all is stored.
-    pub fn run_beside(mut self, mut beside: impl FnMut(&mut Trial, Stage) -> Result<()>) -> Result<Held> {
+    /// Runs the trial like [`Trial::run`] and calls `observe` between faults, and once when all exchanges are stored.
+    pub fn run_with_observer(mut self, mut observe: impl FnMut(&mut Trial, Stage) -> Result<()>) -> Result<Outcome> {
         let began = Instant::now();
         let mut pauses = Pauses::new(12);
         let mut number = 0;
         loop {
-            let working = self.talkers_work()?;
-            beside(&mut self, Stage::Working)?;
-            match self.plan.harm_every {
-                Some(mean) if working || number < LEAST => {
+            let running = self.talkers_running()?;
+            observe(&mut self, Stage::Working)?;
+            match self.plan.fault_interval {
+                Some(mean) if running || number < MIN_FAULTS => {
                     sleep(pauses.next(mean));
-                    self.harm(Harm::of(number), pauses.next(mean / 2))?;
+                    self.inject(Fault::of(number), pauses.next(mean / 2))?;
                     number += 1;
                 }
-                _ if working => sleep(Duration::from_millis(50)),
+                _ if running => sleep(Duration::from_millis(50)),
                 _ => break,
             }
         }
         for talker in std::mem::take(&mut self.talkers) {
-            add(&mut self.spent.talkers, talker.succeeds_within(TEST_TIMEOUT)?);
+            add(&mut self.costs.talkers, talker.succeeds_within(TEST_TIMEOUT)?);
         }
         let ended = Instant::now();
         let expected = self.expected()?;
         self.wait_until_stored(expected)?;
-        let (lasted, caught_up) = (began.elapsed(), ended.elapsed());
-        beside(&mut self, Stage::Stored)?;
+        let (elapsed, storage_delay) = (began.elapsed(), ended.elapsed());
+        observe(&mut self, Stage::Stored)?;
         self.end()?;
-        Ok(Held { found: self.compare()?, harms: self.harms, spent: self.spent, lasted, caught_up })
+        Ok(Outcome {
+            found: self.compare()?,
+            faults_injected: self.faults_injected,
+            costs: self.costs,
+            elapsed,
+            storage_delay,
+        })
     }
 
-    /// All files of the trial, for the lifetime of this struct.
+    /// The folder of the trial, which exists as long as this value.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// The command that shows the page, and the page.
+    /// The command prefix that enters the page's network, and the URL of the page.
     pub fn page(&self) -> (String, String) {
         (format!("nsenter -t {} -n", self.networks.manager_pid()), self.listening.page.clone())
     }
 
-    /// Where everything is.
+    /// The networks of the trial.
     pub fn networks(&self) -> &Networks {
         &self.networks
     }
 
-    /// The machine of this number.
+    /// The agent with this number.
     pub fn agent(&self, number: usize) -> &Agent {
         &self.agents[number].0
     }
 
-    /// The manager's data.
+    /// The folder of the manager's data.
     pub fn data(&self) -> PathBuf {
         self.at("manager")
     }
 
-    /// Asks the manager's API as an operator does, by curl: method, path behind `/api/1`, and a body where there is one.
+    /// Calls the manager's API with an operator's token, by curl: method, path after `/api/1`, and an optional body.
     pub fn operate(&self, method: &str, path_: &str, body: Option<&Value>) -> Result<Value> {
         let token = fs::read_to_string(self.at("operator-token"))?;
         let (bearer, url) =
@@ -251,13 +257,15 @@ impl Trial {
         }
         let output = command.stdin(Stdio::null()).output()?;
         if !output.status.success() {
-            let said = [output.stderr, output.stdout].concat();
-            return Err(format!("{method} {path_}: {}: {}", output.status, String::from_utf8_lossy(&said)).into());
+            let output_text = [output.stderr, output.stdout].concat();
+            return Err(
+                format!("{method} {path_}: {}: {}", output.status, String::from_utf8_lossy(&output_text)).into()
+            );
         }
         Ok(serde_json::from_slice(&output.stdout)?)
     }
 
-    /// The manager alone, as the harms do it.
+    /// Kills the manager, calls `meanwhile`, and starts the manager again.
     pub fn without_manager(&mut self, meanwhile: impl FnOnce(&mut Trial) -> Result<()>) -> Result<()> {
         self.kill_manager()?;
         meanwhile(self)?;
@@ -271,15 +279,15 @@ impl Trial {
     fn start_manager(&mut self) -> Result<()> {
         let (listen, data) = (format!("{MANAGER}:8443"), self.at("manager"));
         let mut command = vec![path(&self.plan.yamabiko)];
-        command.extend(parties::manager_words(&listen, MANAGER, &data));
-        command.extend(self.plan.manager_words.iter().map(String::as_str));
+        command.extend(parties::manager_arguments(&listen, MANAGER, &data));
+        command.extend(self.plan.manager_arguments.iter().map(String::as_str));
         self.starts += 1;
         let log = self.at(&format!("logs/manager-{:03}.log", self.starts));
         let process = Process::start(self.networks.at_manager(&command), &log)?;
         let mut found = None;
         wait("the manager listens", || {
             process.still_runs()?;
-            found = parties::listening(&process.said());
+            found = parties::listening(&process.log_text());
             Ok(found.is_some())
         })?;
         self.listening = found.ok_or("not listening")?;
@@ -288,14 +296,14 @@ impl Trial {
     }
 
     fn start_agent(&mut self, number: usize) -> Result<()> {
-        let more = (self.plan.agent_words)(number);
+        let more = (self.plan.agent_arguments)(number);
         let (agent, slot) = &mut self.agents[number];
         let (url, authority) =
             (format!("https://{MANAGER}:8443"), parties::certificate(&self.folder.path().join("manager")));
-        let mut words = vec![path(&self.plan.yamabiko)];
-        words.extend(agent.words(&url, &authority));
-        words.extend(more);
-        let mut command = self.networks.at_agents(&words);
+        let mut arguments = vec![path(&self.plan.yamabiko)];
+        arguments.extend(agent.arguments(&url, &authority));
+        arguments.extend(more);
+        let mut command = self.networks.at_agents(&arguments);
         if agent.shift_s != 0 {
             command.envs(self.programs.shifted(agent.shift_s));
         }
@@ -303,7 +311,8 @@ impl Trial {
         Ok(())
     }
 
-    /// One program of each machine is started by `yamabiko tap --agent`, the other as a profile script would have it.
+    /// Starts two programs on each machine: one by `yamabiko tap --agent`, the other with environment variables as a
+    /// profile script would set them.
     fn start_talkers(&mut self) -> Result<()> {
         let rate = (self.plan.rate / PROGRAMS.len() as u64).max(1);
         let exchanges = rate * self.plan.seconds;
@@ -326,50 +335,50 @@ impl Trial {
                 }
                 before.extend(talker);
                 let log = self.folder.path().join(format!("logs/{}.{program}.log", agent.name));
-                self.talkers.push(Process::start(self.networks.at_agents(&words(&before)?), &log)?);
+                self.talkers.push(Process::start(self.networks.at_agents(&arguments(&before)?), &log)?);
             }
         }
         Ok(())
     }
 
-    fn talkers_work(&self) -> Result<bool> {
-        let mut working = false;
+    fn talkers_running(&self) -> Result<bool> {
+        let mut running = false;
         for talker in &self.talkers {
-            working |= talker.runs_or_succeeded()?;
+            running |= talker.runs_or_succeeded()?;
         }
-        Ok(working)
+        Ok(running)
     }
 
-    fn harm(&mut self, harm: Harm, lasting: Duration) -> Result<()> {
-        match harm {
-            Harm::Manager => {
+    fn inject(&mut self, fault: Fault, duration: Duration) -> Result<()> {
+        match fault {
+            Fault::Manager => {
                 self.kill_manager()?;
-                sleep(lasting);
+                sleep(duration);
                 self.start_manager()
             }
-            Harm::Agents(rest) => {
-                self.kill_agents(rest)?;
-                sleep(lasting / 2);
+            Fault::Agents(remainder) => {
+                self.kill_agents(remainder)?;
+                sleep(duration / 2);
                 self.start_missing_agents()
             }
-            Harm::Both(rest) => {
-                self.kill_agents(rest)?;
+            Fault::Both(remainder) => {
+                self.kill_agents(remainder)?;
                 self.kill_manager()?;
-                sleep(lasting / 2);
+                sleep(duration / 2);
                 self.start_missing_agents()?;
-                sleep(lasting / 2);
+                sleep(duration / 2);
                 self.start_manager()
             }
-            Harm::Cut => {
+            Fault::Cut => {
                 self.cut()?;
-                sleep(lasting);
+                sleep(duration);
                 self.networks.fix()
             }
-            Harm::CutAndManager => {
+            Fault::CutAndManager => {
                 self.cut()?;
-                sleep(lasting / 2);
+                sleep(duration / 2);
                 self.kill_manager()?;
-                sleep(lasting / 2);
+                sleep(duration / 2);
                 self.start_manager()?;
                 self.networks.fix()
             }
@@ -377,26 +386,26 @@ impl Trial {
     }
 
     fn cut(&mut self) -> Result<()> {
-        self.harms.cuts += 1;
+        self.faults_injected.cuts += 1;
         self.networks.cut()
     }
 
     fn kill_manager(&mut self) -> Result<()> {
         let process = self.manager.take().ok_or("no manager")?;
         process.still_runs()?;
-        self.harms.manager_kills += 1;
-        add(&mut self.spent.manager, process.end(Signal::SIGKILL, TEST_TIMEOUT)?);
+        self.faults_injected.manager_kills += 1;
+        add(&mut self.costs.manager, process.end(Signal::SIGKILL, TEST_TIMEOUT)?);
         Ok(())
     }
 
-    fn kill_agents(&mut self, rest: usize) -> Result<()> {
+    fn kill_agents(&mut self, remainder: usize) -> Result<()> {
         for (number, (_, slot)) in self.agents.iter_mut().enumerate() {
-            if number % 3 == rest
+            if number % 3 == remainder
                 && let Some(process) = slot.take()
             {
                 process.still_runs()?;
-                self.harms.agent_kills += 1;
-                add(&mut self.spent.agents, process.end(Signal::SIGKILL, TEST_TIMEOUT)?);
+                self.faults_injected.agent_kills += 1;
+                add(&mut self.costs.agents, process.end(Signal::SIGKILL, TEST_TIMEOUT)?);
             }
         }
         Ok(())
@@ -411,7 +420,7 @@ impl Trial {
         Ok(())
     }
 
-    /// Rows that the talkers' accounts come to: a line each, but the heading.
+    /// Number of expected rows: lines of the talkers' accounts without the header lines.
     fn expected(&self) -> Result<u64> {
         let mut lines = 0;
         for account in fs::read_dir(self.at("accounts"))? {
@@ -420,8 +429,8 @@ impl Trial {
         Ok(lines)
     }
 
-    /// Waits until that many rows are stored or reported as omitted. If nothing arrives for long, the comparison
-    /// reports what is missing.
+    /// Waits until this many rows are stored or reported as omitted. Returns also if no row arrives for half of the
+    /// timeout: the comparison then reports what is missing.
     fn wait_until_stored(&mut self, expected: u64) -> Result<()> {
         let (mut last, mut since) = (0, Instant::now());
         loop {
@@ -441,12 +450,12 @@ impl Trial {
         }
     }
 
-    /// Ends all in good order.
+    /// Ends all processes by SIGTERM.
     fn end(&mut self) -> Result<()> {
         for (_, slot) in &mut self.agents {
-            add(&mut self.spent.agents, slot.take().ok_or("no agent")?.end(Signal::SIGTERM, TEST_TIMEOUT)?);
+            add(&mut self.costs.agents, slot.take().ok_or("no agent")?.end(Signal::SIGTERM, TEST_TIMEOUT)?);
         }
-        add(&mut self.spent.manager, self.manager.take().ok_or("no manager")?.end(Signal::SIGTERM, TEST_TIMEOUT)?);
+        add(&mut self.costs.manager, self.manager.take().ok_or("no manager")?.end(Signal::SIGTERM, TEST_TIMEOUT)?);
         Ok(())
     }
 
@@ -458,7 +467,7 @@ impl Trial {
         self.read(&["check", path(&self.at("accounts")), path(&file)])
     }
 
-    /// What `readers/fleet.py` says.
+    /// Runs `readers/fleet.py` with these arguments; returns its JSON result.
     pub fn read(&self, more: &[&str]) -> Result<Value> {
         let script = self.plan.tests.join("readers/fleet.py");
         let mut command = Command::new(&self.plan.python);
@@ -471,7 +480,8 @@ impl Trial {
     }
 }
 
-/// Every fourth machine is right; the others are up to 17 minutes ahead or behind.
+/// Error of a machine's wall clock in seconds: 0 for every fourth machine, up to 18 minutes ahead or behind for the
+/// others.
 fn shift_s(number: usize) -> i64 {
     [0, 420, -660, 1_020][number % 4] + if number.is_multiple_of(4) { 0 } else { number as i64 % 60 }
 }
@@ -481,6 +491,6 @@ fn add(sum: &mut Cost, cost: Cost) {
     sum.peak_bytes = sum.peak_bytes.max(cost.peak_bytes);
 }
 
-fn words(words: &[std::ffi::OsString]) -> Result<Vec<&str>> {
-    words.iter().map(|word| word.to_str().ok_or_else(|| "a name that is no text".into())).collect()
+fn arguments(arguments: &[std::ffi::OsString]) -> Result<Vec<&str>> {
+    arguments.iter().map(|word| word.to_str().ok_or_else(|| "an argument is not valid UTF-8".into())).collect()
 }

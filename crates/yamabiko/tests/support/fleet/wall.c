@@ -1,5 +1,5 @@
-/* A wall clock that is wrong: for a process that has this in LD_PRELOAD, CLOCK_REALTIME is WALL_SHIFT_S seconds off (a whole number, may be
- * negative). A time namespace would not do: the kernel has none for this clock. The monotonic clocks stay right. */
+/* A wrong wall clock: in a process that preloads this library, CLOCK_REALTIME is wrong by WALL_SHIFT_S seconds (a whole number, may be
+ * negative). A time namespace cannot do this: it has no offset for CLOCK_REALTIME. The monotonic clocks stay correct. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <sys/syscall.h>
