@@ -165,8 +165,8 @@ pub struct Bench {
     #[command(flatten)]
     pub given: Given,
     /// http[s]://HOST[:PORT]/PATH; with --server the host is `server`. With a path and no --server: a service that runs
-    /// already, on this host or on another. Several URLs are requested in turn. {client}, {sequence} and {random 1..1000} are
-    /// placeholders; write a brace as {{ or }}
+    /// already, on this host or on another. Several URLs are requested in turn. {client}, {sequence} and {random
+    /// 1..1000} are placeholders; write a brace as {{ or }}
     #[arg(required_unless_present = "urls")]
     pub url: Vec<String>,
     #[command(flatten)]
@@ -252,8 +252,8 @@ pub struct Net {
     pub path: PathPlan,
     #[command(flatten)]
     pub server: ServerOptions,
-    /// Reach a running service at the end of the path, on this host or another: HOST, HOST:PORT, a URL, or NAME=ADDRESS. May be
-    /// repeated; nothing else is reachable
+    /// Reach a running service at the end of the path, on this host or another: HOST, HOST:PORT, a URL, or
+    /// NAME=ADDRESS. May be repeated; nothing else is reachable
     #[arg(long = "to", value_name = "HOST", conflicts_with = "server", help_heading = "Server")]
     pub to: Vec<To>,
     /// Number of clients, each with its own address (from 198.19.0.1) and distance

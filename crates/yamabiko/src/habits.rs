@@ -1,4 +1,4 @@
-//! Options of other load generators: who types wrk's `-t` gets the name of the option here.
+//! Hints for options of other load generators: for wrk's `-t` the error names the corresponding option.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 

@@ -37,7 +37,7 @@ fn of(verb: &str) -> Option<&'static VerbHelp> {
     VERBS.iter().find(|help| help.verb == verb)
 }
 
-/// The verbs by what they are for, a line each.
+/// The verbs in groups by purpose, a line each.
 fn groups(command: &Command) -> String {
     let mut text = String::new();
     for (heading, verbs) in GROUPS {
@@ -149,7 +149,7 @@ mod tests {
         });
     }
 
-    /// Lines of a screen.
+    /// Most lines of short help: one screen.
     const LINES_MAX: usize = 40;
 
     #[test]
@@ -179,12 +179,12 @@ mod tests {
                 // Verbs and options of features that are not built in.
                 continue;
             }
-            let verb = verb.unwrap_or_else(|| panic!("there is no verb {}", help.verb));
+            let verb = verb.unwrap_or_else(|| panic!("verb {} does not exist", help.verb));
             for (option, _) in help.options {
                 let exists = verb
                     .get_arguments()
                     .any(|arg| arg.get_long() == Some(option) || arg.get_long().is_none() && arg.get_id() == option);
-                assert!(exists, "yamabiko {}: no option {option}", help.verb);
+                assert!(exists, "yamabiko {}: option {option} does not exist", help.verb);
             }
         }
     }

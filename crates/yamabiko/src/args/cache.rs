@@ -1,11 +1,11 @@
-//! The result cache of `serve`: as typed, and as meant.
+//! Arguments of `serve` for its result cache.
 
 use std::time::Duration;
 
 use clap::Args;
 use units::{Bytes, parse_duration};
 
-/// Which dynamic answers are kept.
+/// Options of the result cache for dynamic responses.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Result cache")]
 pub struct CacheOptions {
@@ -28,7 +28,7 @@ pub struct CacheOptions {
 }
 
 impl CacheOptions {
-    /// As meant; `None` without `--cache`.
+    /// The configured cache; `None` without `--cache`.
     pub fn spec(&self) -> Option<serve::CacheSpec> {
         let memory_bytes = usize::try_from(self.cache_memory.0).unwrap_or(usize::MAX);
         let usual = serve::CacheSpec::default();

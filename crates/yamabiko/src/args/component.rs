@@ -1,5 +1,4 @@
-//! `serve --component`: one component of a server, alone. Hidden, since it is what `predict --components` measures and
-//! not a server.
+//! Hidden arguments `serve --component`: one component of a server alone, which `predict --components` measures.
 
 use std::time::Duration;
 

@@ -13,7 +13,7 @@ use plan::Placement;
 use units::{Bytes, CpuShare, Probability, parse_duration};
 
 use super::address;
-use crate::verb::bench::Doing;
+use crate::verb::bench::ExecutionOptions;
 
 #[derive(Args, Debug)]
 #[command(
@@ -196,9 +196,9 @@ pub enum Direction {
 
 impl GatewayResult {
     /// What to do with the result. `command` is the command line that repeats the run.
-    pub fn doing<'a>(&self, command: &'a str) -> Doing<'a> {
+    pub fn execution_options<'a>(&self, command: &'a str) -> ExecutionOptions<'a> {
         let (print_plan, no_save, show) = (self.print_plan, self.no_save, self.show.clone());
-        Doing { print_plan, json: self.json, strict: self.strict, no_save, show, command }
+        ExecutionOptions { print_plan, json: self.json, strict: self.strict, no_save, show, command }
     }
 }
 

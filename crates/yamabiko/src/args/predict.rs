@@ -123,7 +123,7 @@ pub struct Described {
 }
 
 impl Described {
-    /// The model: typed options over those of the plan.
+    /// Adds the model to a plan: given options replace those of the plan.
     pub fn put(&self, plan: &mut Plan) {
         if !self.components {
             return;

@@ -1,4 +1,4 @@
-//! `yamabiko serve`: as typed, and the bounds as meant.
+//! Arguments of `serve`, and the limits that they configure.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -94,16 +94,16 @@ pub struct LimitOptions {
     #[arg(long, value_name = "SIZE", default_value = "1MiB", conflicts_with = "max")]
     pub body_size: Bytes,
     /// Wait this long for a request head; for the first one from the connect, TLS handshake included
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = patience, conflicts_with = "max")]
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = timeout, conflicts_with = "max")]
     pub head_time: Duration,
     /// Disconnect a client that receives less than 16 KiB of its response in this time
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = patience, conflicts_with = "max")]
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = timeout, conflicts_with = "max")]
     pub stall_time: Duration,
     /// Disconnect a client that sends less than 1 KiB of its request body in this time
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = patience, conflicts_with = "max")]
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = timeout, conflicts_with = "max")]
     pub body_time: Duration,
     /// Close a persistent connection after this time without a request [default: 75s; set by the workload with --workload]
-    #[arg(long, value_name = "TIME", value_parser = patience, conflicts_with = "max")]
+    #[arg(long, value_name = "TIME", value_parser = timeout, conflicts_with = "max")]
     pub idle_time: Option<Duration>,
     /// Wait at most this long for requests in flight when the server is stopped
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration, conflicts_with = "max")]
@@ -160,7 +160,7 @@ impl From<Engine> for serve::Engine {
 }
 
 impl FileOptions {
-    /// As meant.
+    /// The rules for files that these options configure.
     pub fn rules(&self) -> serve::FileRules {
         let usual = serve::FileRules::default();
         serve::FileRules {
@@ -176,7 +176,7 @@ impl FileOptions {
 }
 
 impl LimitOptions {
-    /// As meant, where `usual` says what was not typed.
+    /// The limits that these options configure; `usual` has the defaults.
     pub fn limits(&self, usual: serve::Limits) -> serve::Limits {
         serve::Limits {
             head_bytes: usize::try_from(self.head_size.0).unwrap_or(usize::MAX),
@@ -196,9 +196,9 @@ impl LimitOptions {
 /// A name in a folder, not a path.
 fn file_name(typed: &str) -> Result<String, String> {
     match typed {
-        "" | "." | ".." => Err("the name of a file is wanted, such as index.html".to_owned()),
+        "" | "." | ".." => Err("expected the name of a file, such as index.html".to_owned()),
         path if path.contains(['/', '\0']) => {
-            Err("a name without `/` is wanted: it is looked for in each folder".to_owned())
+            Err("expected a name without `/`: it is searched in each folder".to_owned())
         }
         name => Ok(name.to_owned()),
     }
@@ -221,13 +221,13 @@ fn head_size(typed: &str) -> Result<Bytes, String> {
 }
 
 /// Time for something that a client must get done.
-fn patience(typed: &str) -> Result<Duration, String> {
+fn timeout(typed: &str) -> Result<Duration, String> {
     match parse_duration(typed) {
-        Ok(time) if time >= PATIENCE_MIN => Ok(time),
-        Ok(_) => Err("at least 100ms: some clients are further away than that".to_owned()),
+        Ok(time) if time >= TIMEOUT_MIN => Ok(time),
+        Ok(_) => Err("expected at least 100ms: the RTT of some clients is longer than that".to_owned()),
         Err(error) => Err(error.to_string()),
     }
 }
 
 /// The shortest time-out that is not a denial of service by itself.
-const PATIENCE_MIN: Duration = Duration::from_millis(100);
+const TIMEOUT_MIN: Duration = Duration::from_millis(100);

@@ -15,8 +15,8 @@ use crate::terminal;
 
 /// Examines the machine and prints the result.
 pub fn run(arguments: &args::Doctor) -> Result<Exit> {
-    let book = RunStore::open()?;
-    let mut document = doctor::examine(book.root(), arguments.quick)?;
+    let run_store = RunStore::open()?;
+    let mut document = doctor::examine(run_store.root(), arguments.quick)?;
     document.verbs.push(koshien(&document, Apache::find().map(drop), Httperf::find().map(drop)));
     if arguments.json {
         print(&(serde_json::to_string_pretty(&document)? + "\n"))?;

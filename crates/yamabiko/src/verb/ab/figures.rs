@@ -1,4 +1,4 @@
-//! From the records of a run to the figures of ab's report.
+//! Computes the figures of ab's report from the request records of a run.
 
 use std::time::Duration;
 
@@ -11,9 +11,9 @@ use testbed::Outcome;
 use super::failures;
 use crate::args::ab::Options;
 
-/// The report of a run whose requests ended as these did.
+/// The report of a run with these request records.
 pub fn report(options: &Options, outcome: &Outcome, records: &[RequestRecord]) -> Report {
-    let target = Target::parse(&options.url).expect("the plan was carried out");
+    let target = Target::parse(&options.url).expect("the plan's URL was parsed before the run");
     let document_bytes = document_bytes(records);
     let tls = outcome.document.load.as_ref().and_then(|load| load.tls.as_ref());
     Report {
@@ -38,8 +38,8 @@ pub fn report(options: &Options, outcome: &Outcome, records: &[RequestRecord]) -
     }
 }
 
-/// Those of these records that ended within so long a measured phase, which begins with the first intended of them. What
-/// was in flight at its end is not among them, as it is not in ab's figures.
+/// The records of requests that ended within a measured phase of `phase_s` seconds from the first scheduled time. As in
+/// ab, requests in flight at its end are left out.
 pub fn within(records: Vec<RequestRecord>, phase_s: f64) -> Vec<RequestRecord> {
     let Some(from) = records.iter().map(|record| record.scheduled_at).min() else { return records };
     let end = from + Duration::from_secs_f64(phase_s);
@@ -47,7 +47,7 @@ pub fn within(records: Vec<RequestRecord>, phase_s: f64) -> Vec<RequestRecord> {
     records.into_iter().filter(ended).collect()
 }
 
-/// Body of the first response that was whole.
+/// Body length of the first complete response.
 fn document_bytes(records: &[RequestRecord]) -> u64 {
     records.iter().find(|record| record.failure.is_none()).map_or(0, RequestRecord::body_bytes)
 }
@@ -64,12 +64,13 @@ fn failed(records: &[RequestRecord], document_bytes: Option<u64>) -> Failed {
     failed
 }
 
-/// The server went away while the request was being written.
+/// Whether the server reset the connection while the request was being written.
 fn could_not_write(record: &RequestRecord) -> bool {
     record.failure == Some(FailureCause::Reset) && record.sent_at.is_none() && record.bytes_sent > 0
 }
 
-/// A request that was never answered waited until it failed; ab would count no waiting for it.
+/// ab's times of a request; `None` if it did not start. A request without a response waited until it failed; ab would
+/// not count that time as waiting.
 fn times(record: &RequestRecord) -> Option<RequestTimes> {
     let started_at = record.started_at?;
     let total_ns = record.service_time_ns()?;

@@ -1,4 +1,4 @@
-//! The page: caches by offered rate, forwarding by condition, Bonnie's table, and conclusions.
+//! The page of `reproduce gateway`: caches by offered rate, forwarding by condition, Bonnie's table, and conclusions.
 
 use cachebench::sweep_plan::RATES_PER_S;
 use gateway::Condition;

@@ -1,4 +1,4 @@
-//! The screen at several sizes.
+//! Tests of the screen at several sizes.
 
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -8,7 +8,7 @@ use stats::Histogram;
 
 use super::*;
 
-/// A watch that has gone on for so many seconds: connections rise to 40 within 40 s, most clients are 48 ms away.
+/// A capture of `seconds` seconds: connections rise to 40 within 40 s, most clients are 48 ms away.
 fn view(seconds: u64) -> View {
     let mut view = View { elapsed_s: seconds as f64, ..View::default() };
     for second in 0..seconds {
@@ -58,7 +58,7 @@ fn shown(width: u16, height: u16, picture: &Picture<'_>, look: Look) -> Vec<Stri
 }
 
 fn picture(view: &View) -> Picture<'_> {
-    Picture { view: Some(view), place: (1, 1), note: "", waiting: "" }
+    Picture { view: Some(view), position: (1, 1), note: "", waiting: "" }
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn watch_screen_shows_warnings_and_escapes_text() {
     view.host = Some("edge\u{1b}[2J".into());
     view.totals.capture_drops = 1234;
     (view.remark, view.is_doubtful) = ("http://h:1 away for 4 s".into(), true);
-    let lines = shown(80, 24, &Picture { place: (2, 3), ..picture(&view) }, Look { color: true, unicode: true });
+    let lines = shown(80, 24, &Picture { position: (2, 3), ..picture(&view) }, Look { color: true, unicode: true });
     let page = lines.join("\n");
     assert!(page.contains("edge\\u{1b}[2J: eth0 (2 of 3)"), "{page}");
     assert!(page.contains("1,234") && page.contains("away for 4 s") && page.contains("Tab next host"), "{page}");
@@ -147,7 +147,7 @@ fn watch_graph_covers_five_minutes() {
     let (moved, _) = columns_of(&history(0..601), 74);
     assert_eq!((moved[73], moved[72], moved[71]), (600.0, 597.0, 592.0));
     assert_eq!(columns_of(&history(0..0), 74), (Vec::new(), 0));
-    // A clock that jumps far costs nothing.
+    // A jump of the clock does not create a column for each second of it.
     let (means, _) = columns_of(&[Point::default(), Point { second: u64::MAX - 1, connections_mean: 1.0 }].into(), 10);
     assert_eq!(means.len(), 10);
 }
