@@ -8,7 +8,7 @@ use crate::args;
 
 /// The command line of this process, quoted for a shell, with `..` in place of credentials ([`schema::withheld`]).
 pub fn command_line() -> String {
-    of(std::env::args_os().collect())
+    without_credentials(std::env::args_os().collect())
 }
 
 /// A word, quoted for a shell.
@@ -22,7 +22,7 @@ pub fn quote(word: &str) -> String {
 }
 
 /// The printed command line of `words`, which begin with the program.
-fn of(words: Vec<OsString>) -> String {
+fn without_credentials(words: Vec<OsString>) -> String {
     let is_ab = args::ab::words(words.iter().cloned()).is_some();
     let mut before = String::new();
     let mut line = "yamabiko".to_owned();
@@ -36,15 +36,15 @@ fn of(words: Vec<OsString>) -> String {
 
 /// A word as it is printed; `before` is the word before it.
 fn shown(before: &str, word: &str, is_ab: bool) -> String {
-    let is_next = of_option(before).filter(|(_, value)| value.is_empty());
+    let is_next = credential_option(before).filter(|(_, value)| value.is_empty());
     let after_option = is_next.and_then(|(kind, _)| kind.shown(word));
-    let of_ab = || if is_ab { of_letter(before, word) } else { None };
+    let of_ab = || if is_ab { ab_argument(before, word) } else { None };
     let within_option = || {
-        let (kind, value) = of_option(word).filter(|(_, value)| !value.is_empty())?;
+        let (kind, value) = credential_option(word).filter(|(_, value)| !value.is_empty())?;
         kind.shown(value).map(|printed| with_value(word, value, &printed))
     };
-    let of_value = after_option.or_else(of_ab).or_else(within_option);
-    of_value.or_else(|| withheld::header(word)).or_else(|| in_url(word)).unwrap_or_else(|| word.to_owned())
+    let value_withheld = after_option.or_else(of_ab).or_else(within_option);
+    value_withheld.or_else(|| withheld::header(word)).or_else(|| in_url(word)).unwrap_or_else(|| word.to_owned())
 }
 
 /// A word with its value replaced.
@@ -75,7 +75,7 @@ impl Kind {
 }
 
 /// The kind of an option's value, and the value if it is in the same word.
-fn of_option(word: &str) -> Option<(Kind, &str)> {
+fn credential_option(word: &str) -> Option<(Kind, &str)> {
     if let Some(long) = word.strip_prefix("--") {
         let (name, value) = long.split_once('=').unwrap_or((long, ""));
         let kind = match name {
@@ -92,15 +92,15 @@ fn of_option(word: &str) -> Option<(Kind, &str)> {
 }
 
 /// An argument of ab as it is printed: `-A user:password`, `-Auser:password`, also after letters without a value.
-fn of_letter(before: &str, word: &str) -> Option<String> {
+fn ab_argument(before: &str, word: &str) -> Option<String> {
     if let Some((letter, "")) = args::ab::letter_with_value(before) {
-        return of_value(letter, word);
+        return ab_value(letter, word);
     }
     let (letter, value) = args::ab::letter_with_value(word).filter(|(_, value)| !value.is_empty())?;
-    of_value(letter, value).map(|printed| with_value(word, value, &printed))
+    ab_value(letter, value).map(|printed| with_value(word, value, &printed))
 }
 
-fn of_value(letter: char, value: &str) -> Option<String> {
+fn ab_value(letter: char, value: &str) -> Option<String> {
     match letter {
         'A' | 'P' | 'C' => Some(WITHHELD.to_owned()),
         'H' => withheld::header(value),
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     fn printed(words: &[&str]) -> String {
-        of(["/usr/bin/yamabiko"].iter().chain(words).map(OsString::from).collect())
+        without_credentials(["/usr/bin/yamabiko"].iter().chain(words).map(OsString::from).collect())
     }
 
     #[test]

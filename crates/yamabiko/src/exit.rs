@@ -9,7 +9,7 @@ use serve::ServeError;
 use store::StoreError;
 use testbed::TestbedError;
 
-use crate::habits;
+use crate::foreign_options;
 use crate::left_out;
 use crate::page_file;
 use crate::terminal::print_message;
@@ -83,7 +83,7 @@ pub fn usage(error: &clap::Error, words: &[String]) -> ExitCode {
         if error.context().next().is_none() {
             text.truncate(text.find("\n\nUsage:").unwrap_or(text.len()));
         }
-        print_error(&refusal(&text, habits::is_misspelt(error), habits::hint(error, words)));
+        print_error(&refusal(&text, foreign_options::is_misspelt(error), foreign_options::hint(error, words)));
     } else {
         // An error of a closed terminal is ignored.
         let _ = error.print();

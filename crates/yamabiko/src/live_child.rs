@@ -90,13 +90,13 @@ impl LivePage {
     }
 
     /// Wraps an observer, so that the page shows the run that it observes.
-    pub fn observing<O: Observer>(&self, observer: O) -> Shown<O> {
-        Shown { inner: observer, live: self.clone() }
+    pub fn observing<O: Observer>(&self, observer: O) -> ObserverWithPage<O> {
+        ObserverWithPage { inner: observer, live: self.clone() }
     }
 
     /// Wraps a stage, so that the page shows the experiment.
-    pub fn staging<'a>(&self, stage: &'a mut dyn Stage) -> ShownStage<'a> {
-        ShownStage { inner: stage, live: self.clone() }
+    pub fn staging<'a>(&self, stage: &'a mut dyn Stage) -> StageWithPage<'a> {
+        StageWithPage { inner: stage, live: self.clone() }
     }
 }
 
@@ -145,12 +145,12 @@ impl Drop for Server {
 }
 
 /// An observer whose run the page shows.
-pub struct Shown<O> {
+pub struct ObserverWithPage<O> {
     inner: O,
     live: LivePage,
 }
 
-impl<O: Observer> Observer for Shown<O> {
+impl<O: Observer> Observer for ObserverWithPage<O> {
     fn inner(&mut self) -> Option<&mut dyn Observer> {
         Some(&mut self.inner)
     }
@@ -167,12 +167,12 @@ impl<O: Observer> Observer for Shown<O> {
 }
 
 /// A stage whose experiment the page shows. The experiment's progress snapshot refers to its runs.
-pub struct ShownStage<'a> {
+pub struct StageWithPage<'a> {
     inner: &'a mut dyn Stage,
     live: LivePage,
 }
 
-impl Stage for ShownStage<'_> {
+impl Stage for StageWithPage<'_> {
     fn folder(&mut self, dir: &Path) {
         self.live.show(dir);
         self.inner.folder(dir);

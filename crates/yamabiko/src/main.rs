@@ -6,7 +6,7 @@
 mod args;
 mod command_line;
 mod exit;
-mod habits;
+mod foreign_options;
 mod help;
 mod left_out;
 mod live_child;

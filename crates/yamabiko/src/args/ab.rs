@@ -273,7 +273,7 @@ impl Parsed {
             return Err(Refused::with_usage("Cannot use concurrency level greater than total number of requests"));
         }
         Ok(Options {
-            url: whole_url(url).ok_or_else(|| Refused::with_usage("invalid URL"))?,
+            url: complete_url(url).ok_or_else(|| Refused::with_usage("invalid URL"))?,
             requests,
             concurrency,
             time_limit: self.time_limit,
@@ -323,7 +323,7 @@ fn basic(name: &str, credentials: &str) -> String {
 }
 
 /// The URL with its scheme. As in ab, a slash must follow host and port.
-fn whole_url(text: &str) -> Option<String> {
+fn complete_url(text: &str) -> Option<String> {
     let (scheme, rest) = match text.split_once("://") {
         Some((scheme @ ("http" | "https"), rest)) => (scheme, rest),
         Some(_) => return None,

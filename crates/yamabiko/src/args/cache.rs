@@ -31,10 +31,10 @@ impl CacheOptions {
     /// The configured cache; `None` without `--cache`.
     pub fn spec(&self) -> Option<serve::CacheSpec> {
         let memory_bytes = usize::try_from(self.cache_memory.0).unwrap_or(usize::MAX);
-        let usual = serve::CacheSpec::default();
+        let defaults = serve::CacheSpec::default();
         let object_bytes_max = match self.cache_object_max {
             Some(size) => usize::try_from(size.0).unwrap_or(usize::MAX).min(memory_bytes),
-            None => usual.object_bytes_max.min(memory_bytes / 4),
+            None => defaults.object_bytes_max.min(memory_bytes / 4),
         };
         self.cache.then_some(serve::CacheSpec {
             memory_bytes,

@@ -18,8 +18,8 @@ fn pages() -> Vec<PathBuf> {
     pages
 }
 
-/// The commands of a page's `console` and `sh` blocks, continued lines joined. In `console` blocks a command follows `$
-/// `.
+/// The commands of a page's `console` and `sh` blocks, continued lines joined. In `console` blocks a command follows
+/// a dollar sign and a space.
 fn commands(page: &str) -> Vec<String> {
     let (mut commands, mut block, mut begun) = (Vec::new(), "", String::new());
     for line in page.lines() {

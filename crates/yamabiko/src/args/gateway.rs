@@ -208,16 +208,16 @@ impl Forwarding {
     /// # Errors
     /// Options that contradict each other.
     pub fn plan(&self) -> Result<GatewayPlan> {
-        let usual = GatewayPlan::default();
+        let defaults = GatewayPlan::default();
         let lab = &self.lab;
         let plan = GatewayPlan {
-            conditions: if lab.condition.is_empty() { usual.conditions.clone() } else { lab.condition.clone() },
-            links: lab.link.as_ref().map_or(usual.links.clone(), |links| links.0.clone()),
+            conditions: if lab.condition.is_empty() { defaults.conditions.clone() } else { lab.condition.clone() },
+            links: lab.link.as_ref().map_or(defaults.links.clone(), |links| links.0.clone()),
             share: lab.gateway_cpu.0,
             memory: lab.gateway_memory,
             load: lab.load,
             setup: lab.setup.clone(),
-            ..self.tests.put(&self.result, usual)
+            ..self.tests.apply_to(&self.result, defaults)
         };
         plan.check()?;
         Ok(plan)
@@ -271,7 +271,7 @@ impl GatewayClient {
             load: self.load,
             gateway_stat: self.gateway_stat.clone(),
             token_file: self.token_file.clone(),
-            ..self.tests.put(&self.result, GatewayPlan::against(self.server.clone()))
+            ..self.tests.apply_to(&self.result, GatewayPlan::against(self.server.clone()))
         };
         plan.check()?;
         Ok(plan)
@@ -279,7 +279,7 @@ impl GatewayClient {
 }
 
 impl TestOptions {
-    fn put(&self, result: &GatewayResult, plan: GatewayPlan) -> GatewayPlan {
+    fn apply_to(&self, result: &GatewayResult, plan: GatewayPlan) -> GatewayPlan {
         GatewayPlan {
             name: result.name.clone(),
             seed: result.seed,

@@ -9,7 +9,7 @@ use manager::tokens::Role;
 use units::Bytes;
 
 use super::address;
-use super::export::whole_url;
+use super::export::complete_url;
 
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
@@ -42,13 +42,13 @@ pub struct Manager {
     pub keep_bytes: Size,
     /// Forward all data to an OpenTelemetry receiver by OTLP over HTTP, such as http://127.0.0.1:4318; without a path, to
     /// /v1/metrics
-    #[arg(long, value_name = "URL", value_parser = whole_url)]
+    #[arg(long, value_name = "URL", value_parser = complete_url)]
     pub otlp: Option<String>,
     /// File with headers for the OpenTelemetry receiver, `Name: value` each
     #[arg(long, value_name = "FILE", requires = "otlp")]
     pub otlp_header_file: Option<PathBuf>,
     /// Send alerts to this URL, by POST with JSON
-    #[arg(long, value_name = "URL", value_parser = whole_url)]
+    #[arg(long, value_name = "URL", value_parser = complete_url)]
     pub webhook: Option<String>,
     /// File with headers for the webhook
     #[arg(long, value_name = "FILE", requires = "webhook")]

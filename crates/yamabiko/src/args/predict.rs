@@ -124,7 +124,7 @@ pub struct Described {
 
 impl Described {
     /// Adds the model to a plan: given options replace those of the plan.
-    pub fn put(&self, plan: &mut Plan) {
+    pub fn apply_to(&self, plan: &mut Plan) {
         if !self.components {
             return;
         }

@@ -58,8 +58,8 @@ fn groups(verb: &Command) -> Vec<(&str, String)> {
     let mut groups: Vec<(&str, String)> = Vec::new();
     let is_listed = |arg: &&Arg| !arg.is_hide_set() && !["help", "version"].contains(&arg.get_id().as_str());
     for arg in verb.get_arguments().filter(is_listed) {
-        let usual = if arg.is_positional() { "Arguments" } else { "Options" };
-        let heading = arg.get_help_heading().unwrap_or(usual);
+        let default_heading = if arg.is_positional() { "Arguments" } else { "Options" };
+        let heading = arg.get_help_heading().unwrap_or(default_heading);
         let rows = match groups.iter().position(|(known, _)| *known == heading) {
             Some(place) => &mut groups[place].1,
             None => {

@@ -82,10 +82,10 @@ pub struct FileOptions {
 #[command(next_help_heading = "Limits")]
 pub struct LimitOptions {
     /// Limit concurrent connections; beyond it the connection that is idle longest is closed [default: the limit of open files]
-    #[arg(long, value_name = "NUMBER", value_parser = some, conflicts_with = "max")]
+    #[arg(long, value_name = "NUMBER", value_parser = positive, conflicts_with = "max")]
     pub connections: Option<usize>,
     /// Limit connections from one address (IPv6: one /64); further ones get 503 [default: three quarters of --connections]
-    #[arg(long, value_name = "NUMBER", value_parser = some, conflicts_with = "max")]
+    #[arg(long, value_name = "NUMBER", value_parser = positive, conflicts_with = "max")]
     pub connections_per_address: Option<usize>,
     /// Limit the size of a request head, at most 32KiB; longer ones get 414 or 431
     #[arg(long, value_name = "SIZE", default_value = "8KiB", value_parser = head_size, conflicts_with = "max")]
@@ -162,12 +162,12 @@ impl From<Engine> for serve::Engine {
 impl FileOptions {
     /// The rules for files that these options configure.
     pub fn rules(&self) -> serve::FileRules {
-        let usual = serve::FileRules::default();
+        let defaults = serve::FileRules::default();
         serve::FileRules {
             hidden: self.hidden,
             index: match (self.no_index, self.index.is_empty()) {
                 (true, _) => Vec::new(),
-                (false, true) => usual.index,
+                (false, true) => defaults.index,
                 (false, false) => self.index.clone(),
             },
             precompressed: !self.no_precompressed,
@@ -176,19 +176,19 @@ impl FileOptions {
 }
 
 impl LimitOptions {
-    /// The limits that these options configure; `usual` has the defaults.
-    pub fn limits(&self, usual: serve::Limits) -> serve::Limits {
+    /// The limits that these options configure; `defaults` has the defaults.
+    pub fn limits(&self, defaults: serve::Limits) -> serve::Limits {
         serve::Limits {
             head_bytes: usize::try_from(self.head_size.0).unwrap_or(usize::MAX),
             head_time: self.head_time,
-            idle_time: self.idle_time.unwrap_or(usual.idle_time),
+            idle_time: self.idle_time.unwrap_or(defaults.idle_time),
             stall_time: self.stall_time,
             body_bytes: self.body_size.0,
             body_time: self.body_time,
             connections: self.connections,
             connections_per_address: self.connections_per_address,
             stop_time: self.stop_time,
-            ..usual
+            ..defaults
         }
     }
 }
@@ -204,9 +204,9 @@ fn file_name(typed: &str) -> Result<String, String> {
     }
 }
 
-fn some(typed: &str) -> Result<usize, String> {
+fn positive(typed: &str) -> Result<usize, String> {
     match typed.parse() {
-        Ok(some @ 1..=10_000_000) => Ok(some),
+        Ok(number @ 1..=10_000_000) => Ok(number),
         _ => Err("expected a number from 1 to 10000000".to_owned()),
     }
 }

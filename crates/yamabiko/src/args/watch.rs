@@ -116,8 +116,8 @@ fn base_url(typed: &str) -> Result<String, String> {
         return Err("expected an address such as http://192.0.2.1:7020; there is no TLS (https)".to_owned());
     };
     // An invalid port is not reported by `Uri`.
-    let is_whole = |uri: &Uri| uri.port_u16().is_some() || uri.host() == Some(host);
-    if host.contains(['@', '/', '?', '#']) || !base.parse::<Uri>().is_ok_and(|uri| is_whole(&uri)) {
+    let is_complete = |uri: &Uri| uri.port_u16().is_some() || uri.host() == Some(host);
+    if host.contains(['@', '/', '?', '#']) || !base.parse::<Uri>().is_ok_and(|uri| is_complete(&uri)) {
         return Err("expected only a host and a port, such as http://192.0.2.1:7020".to_owned());
     }
     Ok(base.to_owned())

@@ -70,7 +70,7 @@ fn bench(options: &Options) -> Result<Exit> {
         print_message(format_args!("yamabiko: {why}"));
         return Ok(Exit::Ab(ERROR_STATUS));
     }
-    let records = figures::within(records, outcome.document.run.duration_s);
+    let records = figures::ended_within(records, outcome.document.run.duration_s);
 
     print(&output::exchange(options, &outcome.first_exchange, &records))?;
     if let Some(failure) = failures::fatal(&records, options) {

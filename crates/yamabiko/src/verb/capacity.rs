@@ -145,13 +145,13 @@ impl Stage for Progress {
     fn trial(&mut self, trial: &TrialPart, so_far: &SearchProgress) {
         if !self.quiet {
             let line = report::terminal::capacity_trial(trial, so_far.bracket, self.unit);
-            print_message(format_args!("{line}{}", left(so_far.rest)));
+            print_message(format_args!("{line}{}", remaining_text(so_far.rest)));
         }
     }
 }
 
-/// Text of the remaining time.
-fn left(rest: Duration) -> String {
+/// The remaining time as a text; empty for less than a second.
+fn remaining_text(rest: Duration) -> String {
     match rest.as_secs() {
         0 => String::new(),
         seconds => format!("; about {} left", units::format_duration(Duration::from_secs(seconds))),

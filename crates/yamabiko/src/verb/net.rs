@@ -31,7 +31,7 @@ pub fn run(net: &args::Net) -> Result<Exit> {
         to: net.to.clone(),
         clients: net.clients,
         // The program may use every core. A path whose threads may move to an idle core disturbs it least.
-        host: net.host.placed_or(Placement::Float, &net.given),
+        host: net.host.with_default_placement(Placement::Float, &net.given),
         watch: net.watch,
         tap: net.tap.then(TapPlan::default),
         seed: net.seed,

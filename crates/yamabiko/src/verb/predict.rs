@@ -32,7 +32,7 @@ pub fn run(arguments: &mut args::Predict) -> Result<Exit> {
         plan: plan(&mut arguments.bench, arguments.prediction.load_time)?,
         options: options(&arguments.prediction, &arguments.described),
     };
-    arguments.described.put(&mut plan.plan);
+    arguments.described.apply_to(&mut plan.plan);
     plan.check()?;
     let result = &arguments.bench.result;
     if result.print_plan {

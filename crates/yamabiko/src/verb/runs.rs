@@ -20,9 +20,9 @@ use crate::terminal::{self, print_message};
 pub fn run(arguments: &args::Runs) -> Result<Exit> {
     let run_store = RunStore::open()?;
     match &arguments.what {
-        None => show(&listed(&run_store, arguments.shown)?, arguments.shown),
+        None => show(&read_listing(&run_store, arguments.shown)?, arguments.shown),
         Some(RunsWhat::Search(search)) => {
-            let mut listing = listed(&run_store, search.shown)?;
+            let mut listing = read_listing(&run_store, search.shown)?;
             search::retain_matching(&mut listing.entries, search);
             if listing.entries.is_empty() && !search.shown.json {
                 print("no run matches\n")?;
@@ -71,7 +71,7 @@ pub fn run(arguments: &args::Runs) -> Result<Exit> {
     }
 }
 
-fn listed(run_store: &RunStore, shown: Shown) -> Result<Listing> {
+fn read_listing(run_store: &RunStore, shown: Shown) -> Result<Listing> {
     let listing = if shown.no_catalogue { run_store.listing_of_folders()? } else { run_store.listing()? };
     if let CatalogueUse::Without(why) | CatalogueUse::Unwritten(why) = &listing.catalogue
         && listing.read > UNREPORTED_READS_MAX

@@ -124,15 +124,15 @@ fn reload(spec: &ServeSpec) {
     if let Some(log) = &spec.log {
         match log.reopen() {
             Ok(()) => print_message("the log is opened anew"),
-            Err(error) => print_message(format_args!("the log goes on in the old file: {error}")),
+            Err(error) => print_message(format_args!("the log continues in the old file: {error}")),
         }
     }
 }
 
 fn print_tls_warning(tls: Option<&Tls>) {
     let now_s = sys::clock::realtime_ns() / 1_000_000_000;
-    if let Some(doubt) = tls.and_then(|tls| tls.doubt(now_s)) {
-        print_message(format_args!("warning: {doubt}"));
+    if let Some(warning) = tls.and_then(|tls| tls.doubt(now_s)) {
+        print_message(format_args!("warning: {warning}"));
     }
 }
 
@@ -162,7 +162,7 @@ fn print_summary(total: &Total, duration: Duration) {
 fn print_log_failures(log: LogSummary) {
     if log.dropped + log.failed > 0 {
         print_message(format_args!(
-            "the log has {} lines; {} more were dropped since it fell behind, {} could not be written",
+            "the log has {} lines; {} more were dropped because the disk was too slow, {} could not be written",
             log.written, log.dropped, log.failed
         ));
     }

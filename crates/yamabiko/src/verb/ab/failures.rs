@@ -8,7 +8,7 @@ use crate::args::ab::Options;
 
 /// A failure that ends ab without a report.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Fatal {
+pub struct FatalFailure {
     /// ab's message.
     pub message: String,
     /// ab's exit status.
@@ -40,7 +40,7 @@ pub fn count(failed: &mut Failed, cause: FailureCause) {
 
 /// The failure at which ab would have exited, if there is one: an error of the network. With -r only if no request was
 /// completed.
-pub fn fatal(records: &[RequestRecord], options: &Options) -> Option<Fatal> {
+pub fn fatal(records: &[RequestRecord], options: &Options) -> Option<FatalFailure> {
     let completed = records.iter().filter(|record| record.failure.is_none()).count() as u64;
     let failed = records.len() as u64 - completed;
     let (call, text, number) = records.iter().find_map(|record| system_error(record.failure?))?;
@@ -50,7 +50,7 @@ pub fn fatal(records: &[RequestRecord], options: &Options) -> Option<Fatal> {
     }
     let before = if aborted { "\nTest aborted after 10 failures\n\n" } else { "" };
     // An exit status is one byte: the kernel truncates the number.
-    Some(Fatal { message: format!("{before}{call}: {text} ({number})"), status: number as u8, completed })
+    Some(FatalFailure { message: format!("{before}{call}: {text} ({number})"), status: number as u8, completed })
 }
 
 /// The system call, error text and error number that ab would have printed.

@@ -27,7 +27,7 @@ pub fn report(options: &Options, outcome: &Outcome, records: &[RequestRecord]) -
         taken: Duration::from_secs_f64(outcome.document.run.duration_s),
         complete: records.len() as u64,
         failed: failed(records, (!options.any_length).then_some(document_bytes)),
-        write_errors: records.iter().filter(|record| could_not_write(record)).count() as u64,
+        write_errors: records.iter().filter(|record| is_write_error(record)).count() as u64,
         non_2xx: records.iter().filter(|record| record.status != 0 && record.status / 100 != 2).count() as u64,
         kept_alive: options.keep_alive.then(|| records.iter().filter(|record| record.keep_alive).count() as u64),
         bytes_received: records.iter().map(|record| record.bytes_received).sum(),
@@ -40,7 +40,7 @@ pub fn report(options: &Options, outcome: &Outcome, records: &[RequestRecord]) -
 
 /// The records of requests that ended within a measured phase of `phase_s` seconds from the first scheduled time. As in
 /// ab, requests in flight at its end are left out.
-pub fn within(records: Vec<RequestRecord>, phase_s: f64) -> Vec<RequestRecord> {
+pub fn ended_within(records: Vec<RequestRecord>, phase_s: f64) -> Vec<RequestRecord> {
     let Some(from) = records.iter().map(|record| record.scheduled_at).min() else { return records };
     let end = from + Duration::from_secs_f64(phase_s);
     let ended = |record: &RequestRecord| record.done_at <= end && record.failure != Some(FailureCause::Aborted);
@@ -65,7 +65,7 @@ fn failed(records: &[RequestRecord], document_bytes: Option<u64>) -> Failed {
 }
 
 /// Whether the server reset the connection while the request was being written.
-fn could_not_write(record: &RequestRecord) -> bool {
+fn is_write_error(record: &RequestRecord) -> bool {
     record.failure == Some(FailureCause::Reset) && record.sent_at.is_none() && record.bytes_sent > 0
 }
 

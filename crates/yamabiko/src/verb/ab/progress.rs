@@ -45,7 +45,7 @@ impl ProgressLines {
 
     /// Prints the last lines, after `done` requests.
     pub fn finish(&mut self, done: u64) {
-        self.reached(done);
+        self.print_completed(done);
         if self.aborted {
             print_message("\nTest aborted after 10 failures\n");
         }
@@ -54,7 +54,7 @@ impl ProgressLines {
         }
     }
 
-    fn reached(&mut self, done: u64) {
+    fn print_completed(&mut self, done: u64) {
         while self.interval > 0 && self.printed + self.interval <= done {
             self.printed += self.interval;
             print_message(format_args!("Completed {} requests", self.printed));
@@ -64,7 +64,7 @@ impl ProgressLines {
 
 impl Observer for ProgressLines {
     fn tick(&mut self, _elapsed: Duration, snapshot: &Snapshot) {
-        self.reached(snapshot.completed + snapshot.failed);
+        self.print_completed(snapshot.completed + snapshot.failed);
     }
 
     /// Ends the run if no request was completed and more than [`FAILURES_MAX`] failed.

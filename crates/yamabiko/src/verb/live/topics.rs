@@ -111,9 +111,9 @@ impl Topics {
 
     /// Adds a viewer; `after` is the ID of the last event that the viewer received.
     pub(super) fn join(&self, topic: Topic, after: Option<&str>) -> Response {
-        let joined = self.with(topic, |held| {
-            held.joined = true;
-            held.hub.join(after)
+        let joined = self.with(topic, |state| {
+            state.joined = true;
+            state.hub.join(after)
         });
         match joined {
             Ok(response) => {
@@ -174,7 +174,7 @@ impl Topics {
             topics.insert(topic.clone(), TopicState::new(hub, source));
         }
         match topics.get_mut(&topic) {
-            Some(held) => Ok(act(held)),
+            Some(state) => Ok(act(state)),
             None => Err((StatusCode::SERVICE_UNAVAILABLE, "The run was just closed; retry.\n")),
         }
     }

@@ -100,14 +100,14 @@ struct CaptureResult {
 
 impl CaptureResult {
     /// Share of the connections whose SYN-ACK was captured more than once.
-    fn repeated(&self) -> f64 {
+    fn repeated_share(&self) -> f64 {
         let tallies = self.learned.tallies;
         tallies.handshakes_repeated as f64 / tallies.connections.max(1) as f64
     }
 
     /// Whether packets were probably captured twice.
-    fn is_doubled(&self) -> bool {
-        self.repeated() > REPEATED_MAX
+    fn has_duplicate_packets(&self) -> bool {
+        self.repeated_share() > REPEATED_MAX
     }
 }
 

@@ -22,7 +22,7 @@ pub fn run(arguments: &args::Serve, bytes: u64, interrupts: &Interrupts) -> Resu
         listen: arguments.listen,
         shared: processes > 1,
         threads: arguments.threads,
-        body_bytes: body_bytes.context("--max: at most 1GiB, since every thread keeps the answer in memory")?,
+        body_bytes: body_bytes.context("--max: at most 1GiB, since every thread has the response in memory")?,
         engine: arguments.engine.into(),
         blind: None,
     };

@@ -87,7 +87,7 @@ pub fn checks(part: &WatchPart, end: &CaptureEnd, missing_seconds: Option<u64>) 
             "connections_evicted",
             part.connections.evicted,
             "connections",
-            "Records closed early for want of room: the same connection may be counted twice.",
+            "Records closed early to limit memory: the same connection may be counted twice.",
         ),
     ];
     if let Some(capture) = &part.capture {

@@ -146,18 +146,18 @@ impl Live<'_> {
             opening.write(&RunProgress { watch: seen, ..opening.at(self.clock.now(), RunPhase::Measured) });
         }
         let mut remarks = Vec::new();
-        view.is_doubtful = false;
+        view.has_problem = false;
         if let Some(sender) = self.sender {
             sender.push(new_seconds, view);
-            let (state, is_doubtful) = sender.state();
+            let (state, has_problem) = sender.state();
             remarks.push(state);
-            view.is_doubtful = is_doubtful;
+            view.has_problem = has_problem;
         }
         if let Some(recorder) = &mut sink.recorder {
             remarks.push(format!("{} packets written", figures::count(recorder.packets())));
             if recorder.is_full() {
                 remarks.push("the file does not keep up".to_owned());
-                view.is_doubtful = true;
+                view.has_problem = true;
             }
         }
         view.remark = remarks.join("; ");

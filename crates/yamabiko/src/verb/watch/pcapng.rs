@@ -112,7 +112,7 @@ impl<'a> Recorder<'a> {
     /// Waits until the queue is no longer full. After Ctrl-C at most [`WRITE_TIMEOUT`]: a pipe may never be read again.
     pub fn wait_for_space(&mut self) {
         let mut timeout = WRITE_TIMEOUT;
-        while self.is_full() && self.is_worth_waiting(&mut timeout) {}
+        while self.is_full() && self.wait_unless_timed_out(&mut timeout) {}
     }
 
     /// Queues the packets so far, unless the queue is full: a crash loses only later packets. Returns the first
@@ -144,13 +144,13 @@ impl<'a> Recorder<'a> {
             write::statistics(&mut self.chunk, 0, at.max(self.last_at), drops);
             let mut timeout = WRITE_TIMEOUT;
             self.offer();
-            while !self.chunk.is_empty() && self.is_worth_waiting(&mut timeout) {
+            while !self.chunk.is_empty() && self.wait_unless_timed_out(&mut timeout) {
                 self.offer();
             }
         }
         self.chunks = None;
         if self.failure.is_none() && self.ends_in_time() {
-            self.fail_if_failed();
+            self.take_thread_result();
         }
         self.failure.map_or(Ok(()), Err)
     }
@@ -166,7 +166,7 @@ impl<'a> Recorder<'a> {
     }
 
     /// Waits for [`QUEUE_POLL_INTERVAL`]. False, with a failure set, once `timeout` has passed after Ctrl-C.
-    fn is_worth_waiting(&mut self, timeout: &mut Duration) -> bool {
+    fn wait_unless_timed_out(&mut self, timeout: &mut Duration) -> bool {
         self.interrupts.wait(QUEUE_POLL_INTERVAL);
         if self.interrupts.count() > 0 {
             *timeout = timeout.saturating_sub(QUEUE_POLL_INTERVAL);
@@ -184,7 +184,7 @@ impl<'a> Recorder<'a> {
     fn ends_in_time(&mut self) -> bool {
         let mut timeout = WRITE_TIMEOUT;
         while self.thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
-            if !self.is_worth_waiting(&mut timeout) {
+            if !self.wait_unless_timed_out(&mut timeout) {
                 return false;
             }
         }
@@ -193,10 +193,10 @@ impl<'a> Recorder<'a> {
 
     fn fail(&mut self) {
         (self.chunks, self.chunk) = (None, Vec::new());
-        self.fail_if_failed();
+        self.take_thread_result();
     }
 
-    fn fail_if_failed(&mut self) {
+    fn take_thread_result(&mut self) {
         let what = format!("writing {}", self.name);
         self.failure = match self.thread.take().map(JoinHandle::join) {
             None | Some(Ok(Ok(()))) => None,

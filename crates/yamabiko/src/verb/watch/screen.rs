@@ -28,7 +28,7 @@ use ratatui::crossterm::{cursor, execute};
 
 use super::view::View;
 use crate::terminal;
-use draw::{Look, Picture};
+use draw::{Capabilities, Picture};
 
 /// An open screen.
 pub struct Screen {
@@ -72,8 +72,8 @@ impl Screen {
     pub fn open(waiting: String) -> io::Result<Screen> {
         let shared = Arc::new(Shared::default());
         *state(&shared) = State { waiting, is_new: true, ..State::default() };
-        let look = terminal::style();
-        let look = Look { color: look.color, unicode: look.unicode };
+        let style = terminal::style();
+        let capabilities = Capabilities { color: style.color, unicode: style.unicode };
         restore_on_panic();
         enable_raw_mode()?;
         IS_SET_UP.store(true, Ordering::SeqCst);
@@ -82,7 +82,7 @@ impl Screen {
         let started = execute!(io::stdout(), EnterAlternateScreen, cursor::Hide).and_then(|()| {
             thread::Builder::new().name("screen".into()).spawn(move || {
                 // An error means that the terminal was closed; the capture continues without it.
-                let _ = run_screen(&thread_shared, look, alive);
+                let _ = run_screen(&thread_shared, capabilities, alive);
                 restore_terminal();
             })
         });
@@ -124,7 +124,7 @@ impl Drop for Screen {
 }
 
 /// Draws and reads keys until the screen is closed. Dropping `_alive`, after `restore_terminal`, signals the end.
-fn run_screen(shared: &Shared, look: Look, _alive: Sender<()>) -> io::Result<()> {
+fn run_screen(shared: &Shared, capabilities: Capabilities, _alive: Sender<()>) -> io::Result<()> {
     let _restore = RestoreOnDrop;
     let mut terminal = Terminal::new(CrosstermBackend::new(io::stdout()))?;
     let mut shown = 0;
@@ -146,7 +146,7 @@ fn run_screen(shared: &Shared, look: Look, _alive: Sender<()>) -> io::Result<()>
             (state.views.clone(), state.note.clone(), state.waiting.clone())
         };
         shown %= views.len().max(1);
-        draw(&mut terminal, &views, shown, &note, &waiting, look)?;
+        draw(&mut terminal, &views, shown, &note, &waiting, capabilities)?;
     }
     Ok(())
 }
@@ -157,11 +157,11 @@ fn draw(
     shown: usize,
     note: &str,
     waiting: &str,
-    look: Look,
+    capabilities: Capabilities,
 ) -> io::Result<()> {
     let view = views.get(shown).map(|view| &**view);
     let picture = Picture { view, position: (shown + 1, views.len()), note, waiting };
-    terminal.draw(|frame| draw::draw(frame, &picture, look)).map(drop)
+    terminal.draw(|frame| draw::draw(frame, &picture, capabilities)).map(drop)
 }
 
 /// Handles a key. True if the screen must be redrawn.

@@ -25,7 +25,7 @@ pub struct View {
     /// State of sending, receiving or writing, as a text.
     pub remark: String,
     /// Whether the remark reports a problem.
-    pub is_doubtful: bool,
+    pub has_problem: bool,
     /// How to capture more, shown if there is no remark.
     pub advice: &'static str,
 }

@@ -97,9 +97,9 @@ fn ab_document_is_the_first_complete_response() {
 fn ab_ignores_requests_in_flight_at_the_end() {
     let late = RequestRecord { done_at: at(1001), ..complete() };
     let edge = RequestRecord { done_at: at(1000), ..complete() };
-    let remaining = within(vec![complete(), late, edge, failed_with(FailureCause::Aborted)], 0.001);
+    let remaining = ended_within(vec![complete(), late, edge, failed_with(FailureCause::Aborted)], 0.001);
     assert_eq!(remaining, [complete(), edge]);
-    assert!(within(Vec::new(), 1.0).is_empty());
+    assert!(ended_within(Vec::new(), 1.0).is_empty());
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn ab_server_software_is_the_first_word_of_the_header() {
 
 #[test]
 fn ab_unsent_request_is_a_write_error() {
-    assert!(could_not_write(&RequestRecord { sent_at: None, ..failed_with(FailureCause::Reset) }));
-    assert!(!could_not_write(&failed_with(FailureCause::Reset)));
-    assert!(!could_not_write(&complete()));
+    assert!(is_write_error(&RequestRecord { sent_at: None, ..failed_with(FailureCause::Reset) }));
+    assert!(!is_write_error(&failed_with(FailureCause::Reset)));
+    assert!(!is_write_error(&complete()));
 }

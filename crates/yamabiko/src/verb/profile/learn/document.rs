@@ -189,8 +189,8 @@ pub fn checks(capture_result: &CaptureResult) -> Vec<Check> {
         place,
         check(
             "syn_acks_once",
-            !capture_result.is_doubled(),
-            capture_result.repeated(),
+            !capture_result.has_duplicate_packets(),
+            capture_result.repeated_share(),
             REPEATED_MAX,
             "share",
             "Many SYN-ACKs were captured more than once, as when every packet is captured twice (-i any, a mirror \

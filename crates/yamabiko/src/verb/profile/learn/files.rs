@@ -81,7 +81,7 @@ pub fn quoted(file: &Path) -> String {
 
 /// Whether enough losses were captured to be in the profile, in a capture without repeated packets.
 pub fn is_in_profile(loss: &Loss, capture_result: &CaptureResult) -> bool {
-    loss.lost_packets >= LOST_MIN && !capture_result.is_doubled()
+    loss.lost_packets >= LOST_MIN && !capture_result.has_duplicate_packets()
 }
 
 fn draft(capture_result: &CaptureResult, targets: &Targets, arguments: &args::Learn) -> Draft {
@@ -163,10 +163,10 @@ fn notes(capture_result: &CaptureResult, targets: &Targets, arguments: &args::Le
             (true, false) => "",
             (true, true) => "; left out of the profile (--no-loss)",
             (false, _) if loss.lost_packets == 0 => "",
-            (false, _) if capture_result.is_doubled() => "; left out, since packets were captured twice",
+            (false, _) if capture_result.has_duplicate_packets() => "; left out, since packets were captured twice",
             (false, _) => "; too few to be in the profile",
         };
-        notes.push(format!("Loss {direction}: {}{remark}.", loss_words(loss)));
+        notes.push(format!("Loss {direction}: {}{remark}.", loss_text(loss)));
     }
     if let Some(spread) = learned.spread {
         notes.push(format!(
@@ -185,7 +185,7 @@ fn notes(capture_result: &CaptureResult, targets: &Targets, arguments: &args::Le
 }
 
 /// A loss estimate as a text.
-pub fn loss_words(loss: &Loss) -> String {
+pub fn loss_text(loss: &Loss) -> String {
     if loss.lost_packets == 0 {
         return format!("none seen in {} data packets", count(loss.data_packets));
     }

@@ -13,13 +13,13 @@ use schema::ReproductionDocument;
 /// Assembles the page.
 pub fn page(document: &ReproductionDocument) -> Page {
     let summary = summary(&document.reproduce);
-    let sections = vec![concluded(document), caches(document), streams(document), disks(document)];
+    let sections = vec![conclusion_section(document), caches(document), streams(document), disks(document)];
     let title = "School gateway: caches, forwarding and storage of a small, a middle and a large machine";
     page_with(title, document, (&summary.head, &summary.lines), &[6], sections)
 }
 
 /// The paper's conclusions, evaluated on this run.
-fn concluded(document: &ReproductionDocument) -> Section {
+fn conclusion_section(document: &ReproductionDocument) -> Section {
     let sentences = conclusions::sentences(&document.reproduce.rows);
     sentences.into_iter().fold(Section::new("Conclusions"), Section::text)
 }

@@ -116,7 +116,7 @@ impl Series {
         if self.missing > 0 {
             remarks.push(format!("{} s missing", self.missing));
         }
-        view.is_doubtful = !remarks.is_empty();
+        view.has_problem = !remarks.is_empty();
         view.remark = remarks.join(", ");
         view
     }

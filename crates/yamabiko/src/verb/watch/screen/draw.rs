@@ -20,7 +20,7 @@ use crate::verb::watch::view::{Point, RttBuckets, View, rate};
 
 /// What the terminal can show.
 #[derive(Clone, Copy, Debug)]
-pub struct Look {
+pub struct Capabilities {
     /// Colours may be used.
     pub color: bool,
     /// Characters beyond ASCII may be used.
@@ -41,9 +41,9 @@ pub struct Picture<'a> {
 }
 
 /// Draws the screen into an area of any size.
-pub fn draw(frame: &mut Frame<'_>, picture: &Picture<'_>, look: Look) {
+pub fn draw(frame: &mut Frame<'_>, picture: &Picture<'_>, capabilities: Capabilities) {
     let area = frame.area();
-    let styles = Styles(look);
+    let styles = Styles(capabilities);
     let Some(view) = picture.view else {
         let text = if picture.note.is_empty() { picture.waiting.to_owned() } else { plain(picture.note) };
         let lines = vec![
@@ -205,8 +205,8 @@ fn all_figures(view: &View, styles: Styles) -> Vec<Figure> {
     let mean = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
     let figure = |names, last: String, all: String| Figure { names, last, all, style: styles.plain() };
     let rtt_of = |handshakes: u64, nanos: u64| if handshakes == 0 { "-".to_owned() } else { duration(nanos) };
-    let lost = if totals.capture_drops > 0 { styles.doubtful() } else { styles.plain() };
-    let again = if last.retransmit_share() >= 0.05 { styles.doubtful() } else { styles.plain() };
+    let lost = if totals.capture_drops > 0 { styles.warning() } else { styles.plain() };
+    let again = if last.retransmit_share() >= 0.05 { styles.warning() } else { styles.plain() };
     let all_rtt = &totals.handshake_rtt_ns;
     vec![
         Figure {
@@ -288,7 +288,7 @@ fn draw_graph(frame: &mut Frame<'_>, area: Rect, view: &View, styles: Styles) {
 fn columns_of(history: &std::collections::VecDeque<Point>, columns: usize) -> (Vec<f64>, u64) {
     let (Some(first), Some(last)) = (history.front(), history.back()) else { return (Vec::new(), 0) };
     let columns = columns.max(1) as u64;
-    let seconds = (last.second.saturating_sub(first.second) + 1).min(LOOK_BACK_S.max(columns));
+    let seconds = (last.second.saturating_sub(first.second) + 1).min(GRAPH_SECONDS_MIN.max(columns));
     let step = seconds.div_ceil(columns);
     // Columns end at multiples of the step, so that a drawn bar keeps its height and only moves.
     let newest = last.second / step;
@@ -389,9 +389,9 @@ fn draw_foot(frame: &mut Frame<'_>, area: Rect, picture: &Picture<'_>, view: &Vi
         Layout::horizontal([Constraint::Fill(1), Constraint::Length(keys.len() as u16 + 1)]).areas(area);
     let (text, style) = match (picture.note, view.remark.as_str()) {
         ("", "") => (view.advice.to_owned(), styles.dim()),
-        ("", remark) if view.is_doubtful => (plain(remark), styles.doubtful()),
+        ("", remark) if view.has_problem => (plain(remark), styles.warning()),
         ("", remark) => (plain(remark), styles.dim()),
-        (note, _) => (plain(note), styles.doubtful()),
+        (note, _) => (plain(note), styles.warning()),
     };
     frame.render_widget(Line::styled(text, style), left);
     frame.render_widget(Line::styled(keys, styles.dim()).right_aligned(), right);
@@ -412,7 +412,7 @@ fn span(seconds: u64) -> String {
 
 /// Text styles by meaning.
 #[derive(Clone, Copy)]
-struct Styles(Look);
+struct Styles(Capabilities);
 
 impl Styles {
     fn plain(self) -> Style {
@@ -431,7 +431,7 @@ impl Styles {
         self.colored(self.strong(), Color::Cyan)
     }
 
-    fn doubtful(self) -> Style {
+    fn warning(self) -> Style {
         self.colored(self.strong(), Color::Yellow)
     }
 
@@ -451,7 +451,7 @@ impl Styles {
 /// Width of the vertical axis in columns: its numbers and a space.
 const AXIS_WIDTH: u16 = 6;
 /// Seconds that the graph shows at least, if there are as many.
-const LOOK_BACK_S: u64 = 300;
+const GRAPH_SECONDS_MIN: u64 = 300;
 
 #[cfg(test)]
 mod tests;
