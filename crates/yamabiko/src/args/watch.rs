@@ -108,8 +108,8 @@ fn listen_address(typed: &str) -> Result<SocketAddr, String> {
     })
 }
 
-#[cfg(feature = "web")]
 /// `http://host[:port]`, without the slash that may end it.
+#[cfg(feature = "web")]
 fn base_url(typed: &str) -> Result<String, String> {
     let base = typed.strip_suffix('/').unwrap_or(typed);
     let Some(host) = base.strip_prefix("http://") else {
@@ -130,11 +130,10 @@ pub enum At {
     Between,
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "web"))]
 mod tests {
     use super::*;
 
-    #[cfg(feature = "web")]
     #[test]
     fn port_alone_listens_on_loopback() {
         assert_eq!(listen_address("7020").unwrap().to_string(), "127.0.0.1:7020");
