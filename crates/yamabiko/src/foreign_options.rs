@@ -95,8 +95,8 @@ pub fn is_misspelt(error: &clap::Error) -> bool {
         })
 }
 
-fn hint_of_option(typed: &str) -> Option<String> {
-    let name = typed.split('=').next()?;
+fn hint_of_option(text: &str) -> Option<String> {
+    let name = text.split('=').next()?;
     let option = FOREIGN_OPTIONS.iter().find(|option| option.options.contains(&name))?;
     Some(format!("{name} is {}; here: {}", option.of, option.here))
 }

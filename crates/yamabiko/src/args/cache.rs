@@ -46,8 +46,8 @@ impl CacheOptions {
 }
 
 /// Less would hold nothing worth a look-up.
-fn memory(typed: &str) -> Result<Bytes, String> {
-    match typed.parse() {
+fn memory(text: &str) -> Result<Bytes, String> {
+    match text.parse() {
         Ok(size @ Bytes(65_536..)) => Ok(size),
         Ok(_) => Err("at least 64KiB".to_owned()),
         Err(error) => Err(format!("{error}")),

@@ -71,8 +71,8 @@ pub enum ComponentWaits {
 }
 
 impl From<ComponentWaits> for serve::WaitMode {
-    fn from(typed: ComponentWaits) -> Self {
-        match typed {
+    fn from(mode: ComponentWaits) -> Self {
+        match mode {
             ComponentWaits::Epoll => serve::WaitMode::Epoll,
             ComponentWaits::Uring => serve::WaitMode::Uring,
             ComponentWaits::Threads => serve::WaitMode::Threads,

@@ -41,9 +41,8 @@ pub struct Push {
 }
 
 /// An http or https URL without credentials: credentials belong into a header, which is not printed.
-pub(super) fn complete_url(typed: &str) -> Result<String, String> {
-    let uri: Uri =
-        typed.parse().map_err(|_| "expected a URL, such as http://127.0.0.1:9090/api/v1/write".to_owned())?;
+pub(super) fn complete_url(text: &str) -> Result<String, String> {
+    let uri: Uri = text.parse().map_err(|_| "expected a URL, such as http://127.0.0.1:9090/api/v1/write".to_owned())?;
     if !matches!(uri.scheme_str(), Some("http" | "https")) || uri.host().is_none_or(str::is_empty) {
         return Err("expected a complete URL, with http:// or https:// and a host".to_owned());
     }
@@ -51,7 +50,7 @@ pub(super) fn complete_url(typed: &str) -> Result<String, String> {
         return Err("the URL must not contain a user, since it is printed; use --header-file with `Authorization: ..`"
             .to_owned());
     }
-    Ok(typed.to_owned())
+    Ok(text.to_owned())
 }
 
 #[cfg(test)]

@@ -312,22 +312,22 @@ pub struct Share(pub Option<CpuShare>);
 #[derive(Clone, Copy, Debug)]
 pub struct SocketBytes(pub Option<u32>);
 
-fn links(typed: &str) -> Result<Links, String> {
-    gateway::links(typed).map(Links)
+fn links(text: &str) -> Result<Links, String> {
+    gateway::links(text).map(Links)
 }
 
-fn share(typed: &str) -> Result<Share, String> {
-    gateway::share(typed).map(Share)
+fn share(text: &str) -> Result<Share, String> {
+    gateway::share(text).map(Share)
 }
 
-fn socket_bytes(typed: &str) -> Result<SocketBytes, String> {
-    gateway::socket_bytes(typed).map(SocketBytes)
+fn socket_bytes(text: &str) -> Result<SocketBytes, String> {
+    gateway::socket_bytes(text).map(SocketBytes)
 }
 
-fn condition(typed: &str) -> Result<Condition, String> {
-    typed.parse()
+fn condition(text: &str) -> Result<Condition, String> {
+    text.parse()
 }
 
-fn test(typed: &str) -> Result<TestName, String> {
-    typed.parse()
+fn test(text: &str) -> Result<TestName, String> {
+    text.parse()
 }

@@ -137,12 +137,12 @@ pub struct Age(pub Option<Duration>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size(pub Option<u64>);
 
-fn age(typed: &str) -> Result<Age, String> {
+fn age(text: &str) -> Result<Age, String> {
     const EXPECTED: &str = "expected a time such as 400d or 36h, from 1h to 36500d, or `forever`";
-    if typed == "forever" {
+    if text == "forever" {
         return Ok(Age(None));
     }
-    let (number, unit_s) = match (typed.strip_suffix('d'), typed.strip_suffix('h')) {
+    let (number, unit_s) = match (text.strip_suffix('d'), text.strip_suffix('h')) {
         (Some(number), _) => (number, 86_400),
         (_, Some(number)) => (number, 3600),
         _ => return Err(EXPECTED.to_owned()),
@@ -153,10 +153,10 @@ fn age(typed: &str) -> Result<Age, String> {
     }
 }
 
-fn size(typed: &str) -> Result<Size, String> {
-    match typed {
+fn size(text: &str) -> Result<Size, String> {
+    match text {
         "unlimited" => Ok(Size(None)),
-        typed => typed.parse::<Bytes>().map(|bytes| Size(Some(bytes.0))).map_err(|error| error.to_string()),
+        text => text.parse::<Bytes>().map(|bytes| Size(Some(bytes.0))).map_err(|error| error.to_string()),
     }
 }
 

@@ -270,13 +270,13 @@ impl OriginOptions {
 #[derive(Clone, Debug)]
 pub struct Rates(pub Vec<RequestRate>);
 
-pub(super) fn rates(typed: &str) -> Result<Rates, String> {
-    cachebench::rates(typed).map(Rates)
+pub(super) fn rates(text: &str) -> Result<Rates, String> {
+    cachebench::rates(text).map(Rates)
 }
 
 /// Parses `FIELD=VALUE`. A value that is not valid TOML is a string.
-fn field(typed: &str) -> Result<(String, toml::Value), String> {
-    let (field, value) = typed.split_once('=').ok_or("expected FIELD=VALUE, such as recurrence=0.5")?;
+fn field(text: &str) -> Result<(String, toml::Value), String> {
+    let (field, value) = text.split_once('=').ok_or("expected FIELD=VALUE, such as recurrence=0.5")?;
     let (field, value) = (field.trim(), value.trim());
     if field.is_empty() || field.split('.').any(str::is_empty) {
         return Err("expected FIELD=VALUE, such as recurrence=0.5 or forms.reload=0.1".into());
@@ -304,10 +304,10 @@ fn insert_field(table: &mut toml::Table, field: &str, value: toml::Value) -> Res
 }
 
 /// Parses a world number: decimal, or hexadecimal as in URLs.
-fn world(typed: &str) -> Result<u32, String> {
-    let read = match typed.strip_prefix("0x") {
+fn world(text: &str) -> Result<u32, String> {
+    let read = match text.strip_prefix("0x") {
         Some(hexadecimal) => u32::from_str_radix(hexadecimal, 16),
-        None => typed.parse(),
+        None => text.parse(),
     };
     read.map_err(|_| "expected a number from 0 to 4294967295, or 0x and hexadecimal digits".to_owned())
 }

@@ -150,8 +150,8 @@ pub enum Engine {
 }
 
 impl From<Engine> for serve::Engine {
-    fn from(typed: Engine) -> Self {
-        match typed {
+    fn from(engine: Engine) -> Self {
+        match engine {
             Engine::Auto => serve::Engine::Auto,
             Engine::Uring => serve::Engine::Uring,
             Engine::Epoll => serve::Engine::Epoll,
@@ -194,8 +194,8 @@ impl LimitOptions {
 }
 
 /// A name in a folder, not a path.
-fn file_name(typed: &str) -> Result<String, String> {
-    match typed {
+fn file_name(text: &str) -> Result<String, String> {
+    match text {
         "" | "." | ".." => Err("expected the name of a file, such as index.html".to_owned()),
         path if path.contains(['/', '\0']) => {
             Err("expected a name without `/`: it is searched in each folder".to_owned())
@@ -204,16 +204,16 @@ fn file_name(typed: &str) -> Result<String, String> {
     }
 }
 
-fn positive(typed: &str) -> Result<usize, String> {
-    match typed.parse() {
+fn positive(text: &str) -> Result<usize, String> {
+    match text.parse() {
         Ok(number @ 1..=10_000_000) => Ok(number),
         _ => Err("expected a number from 1 to 10000000".to_owned()),
     }
 }
 
 /// What a head may take. With less, not even a short request of a browser fits.
-fn head_size(typed: &str) -> Result<Bytes, String> {
-    match typed.parse() {
+fn head_size(text: &str) -> Result<Bytes, String> {
+    match text.parse() {
         Ok(size @ Bytes(256..=32_768)) => Ok(size),
         Ok(_) => Err("from 256B to 32KiB".to_owned()),
         Err(error) => Err(format!("{error}")),
@@ -221,8 +221,8 @@ fn head_size(typed: &str) -> Result<Bytes, String> {
 }
 
 /// Time for something that a client must get done.
-fn timeout(typed: &str) -> Result<Duration, String> {
-    match parse_duration(typed) {
+fn timeout(text: &str) -> Result<Duration, String> {
+    match parse_duration(text) {
         Ok(time) if time >= TIMEOUT_MIN => Ok(time),
         Ok(_) => Err("expected at least 100ms: the RTT of some clients is longer than that".to_owned()),
         Err(error) => Err(error.to_string()),

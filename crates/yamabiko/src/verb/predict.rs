@@ -130,8 +130,8 @@ fn plan(bench: &mut args::Bench, load_time: Duration) -> Result<Plan> {
 }
 
 /// Whether the argument is a plan file and not a URL.
-fn is_plan(arguments: &str) -> bool {
-    !arguments.contains("://") && Path::new(arguments).is_file()
+fn is_plan(argument: &str) -> bool {
+    !argument.contains("://") && Path::new(argument).is_file()
 }
 
 fn options(arguments: &args::Prediction, described: &args::Described) -> PredictOptions {

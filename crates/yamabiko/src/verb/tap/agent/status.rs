@@ -19,7 +19,10 @@ pub fn run(arguments: &args::AgentStatus) -> Result<Exit> {
     let folder = data(arguments.data.as_deref())?;
     let (status, runs) = Status::read(&folder).map_err(|error| match error.kind() {
         ErrorKind::NotFound => {
-            anyhow!("no agent was ever started with {}; give the agent's folder with --data, or run this as the agent's user", folder.display())
+            anyhow!(
+                "no agent was ever started with {}; give the agent's folder with --data, or run this as the agent's user",
+                folder.display()
+            )
         }
         _ => anyhow::Error::from(error).context(format!("reading {}", folder.display())),
     })?;

@@ -45,11 +45,11 @@ pub enum LimitReached {
 impl fmt::Display for LimitReached {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            LimitReached::Series(most) => {
-                write!(f, "{most} series are being received already, and no more are accepted")
+            LimitReached::Series(max) => {
+                write!(f, "{max} series are being received already, and no more are accepted")
             }
-            LimitReached::NewSeries(most) => {
-                write!(f, "{most} series began within a minute, and no more are accepted; retry later")
+            LimitReached::NewSeries(max) => {
+                write!(f, "{max} series began within a minute, and no more are accepted; retry later")
             }
             LimitReached::Seconds => f.write_str("the series has more seconds than have passed"),
         }
