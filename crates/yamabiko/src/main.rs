@@ -1,4 +1,4 @@
-//! yamabiko: how a web-serving system performs for users who are far away.
+//! yamabiko: measures how a web-serving system performs for users who are far away.
 //!
 //! This crate is the command: it turns arguments into a plan, runs one verb, and prints the result. Each verb has a
 //! file in [`verb`]; start with [`verb::bench`].

@@ -1,4 +1,4 @@
-//! Progress of a run on stderr: a bar on a terminal, else a plain line every few seconds.
+//! Shows the progress of a run on stderr: a bar on a terminal, otherwise a line every few seconds.
 
 use std::io::IsTerminal;
 use std::time::Duration;

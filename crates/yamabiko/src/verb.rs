@@ -1,4 +1,4 @@
-//! One file per verb.
+//! The verbs of the command line, one module each, and what they share.
 
 pub mod ab;
 pub mod bench;

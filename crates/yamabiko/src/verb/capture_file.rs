@@ -114,7 +114,7 @@ fn read_blocks(
 /// The packets that wait for delivery, and their blocks.
 struct Window {
     sorted: Sorted<Position>,
-    /// The block that is being read.
+    /// The current block, preceded by the unread rest of the previous one.
     current: Joined,
     /// Number of the current block.
     block: u64,

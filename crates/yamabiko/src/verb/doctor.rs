@@ -1,4 +1,4 @@
-//! `yamabiko doctor`: what works on this machine, and how to fix the rest.
+//! `yamabiko doctor`: reports which verbs work on this machine, and how to fix the rest.
 
 use anyhow::Result;
 use experiment::ExperimentError;
@@ -27,7 +27,7 @@ pub fn run(arguments: &args::Doctor) -> Result<Exit> {
     Ok(if document.ready() { Exit::Success } else { Exit::Lacking })
 }
 
-/// The state of `reproduce koshien`: that of the testbed, and two foreign programs.
+/// The state of `reproduce koshien`: that of the testbed, and whether Apache and httperf are installed.
 fn koshien(
     document: &DoctorDocument,
     apache: Result<(), ExperimentError>,

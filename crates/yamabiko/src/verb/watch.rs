@@ -1,4 +1,4 @@
-//! `yamabiko watch`: figures and logs from packets, live from a device or out of a capture file.
+//! `yamabiko watch`: computes figures and logs from packets, live from a device or from a capture file.
 //!
 //! ```text
 //!   live: sys::capture --\                     /--> summary, series --> one screen, or JSON
@@ -197,7 +197,7 @@ fn create_folder(arguments: &args::Watch, clock: &Clock) -> Result<Option<RunFol
     is_stored.then(create).transpose()
 }
 
-/// Writes the first progress snapshot, and shows the run on its live page.
+/// Writes the first progress snapshot into the run's folder, and shows the run on the live page.
 fn begin_progress(folder: &RunFolder, clock: &Clock, page: &crate::live_child::LivePage) -> Opening {
     let mut opening = Opening::begin(folder, "watch", &command_line(), 0);
     opening.set_zero(clock);

@@ -64,7 +64,7 @@ fn text(dir: &Path, format: &str, document: &Document, limit: Option<u64>) -> Re
     })
 }
 
-/// What the run asked for, by index; empty, with a word about it, where the plan cannot tell any more.
+/// Methods and URLs of the run's requests, by index. Empty, with a message, if the plan cannot be read.
 pub fn asked(dir: &Path) -> Vec<Asked> {
     let asked = plan(dir).and_then(|plan| testbed::asked(&plan).map_err(anyhow::Error::from));
     match asked {
@@ -156,6 +156,6 @@ fn write_output(file: &str, fill: impl FnOnce(&mut dyn Write) -> Result<()>) -> 
 }
 
 const FORMATS: [&str; 9] = ["fortio", "hlog", "hgrm", "csv", "jsonl", "har", "prometheus", "openmetrics", "otlp"];
-/// Entries of an archive unless asked for otherwise: what browsers' tools open without trouble.
+/// Default number of entries of a HAR archive: the developer tools of browsers open archives of this size.
 const HAR_ENTRIES_DEFAULT: u64 = 10_000;
 const NO_LOAD: &str = "the run has no load, so there is nothing to export";

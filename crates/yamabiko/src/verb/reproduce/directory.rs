@@ -17,7 +17,7 @@ use crate::exit::Exit;
 use crate::live_child::LivePage;
 use crate::terminal::print_message;
 
-/// Runs the parts.
+/// Runs the selected parts of the experiments and prints the rows.
 pub fn run(arguments: &args::Directory) -> Result<Exit> {
     ensure!(
         arguments.duration >= Duration::from_millis(100),

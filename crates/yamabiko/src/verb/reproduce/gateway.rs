@@ -20,7 +20,7 @@ use crate::exit::Exit;
 use crate::live_child::LivePage;
 use crate::terminal::print_message;
 
-/// Runs the parts.
+/// Runs the selected parts of the experiments and prints the rows.
 pub fn run(arguments: &args::Gateway) -> Result<Exit> {
     ensure!(
         arguments.full || arguments.duration >= POINT_MIN,
@@ -64,9 +64,9 @@ pub fn run(arguments: &args::Gateway) -> Result<Exit> {
     write_and_print(&reproduced.document, page::page(&reproduced.document), &reproduced.folder, &arguments.result)
 }
 
-/// Length of a disk test that does not take the whole file.
+/// Length of a disk test that does not read or write the whole file.
 const DISK_TEST: Duration = Duration::from_secs(5);
-/// Shorter streams are mostly start-up.
+/// Length of the shortest stream: shorter ones consist mostly of TCP's slow start.
 const STREAM_MIN: Duration = Duration::from_secs(1);
 
 fn streams(arguments: &args::Gateway) -> Result<Streams> {

@@ -15,7 +15,7 @@ use crate::live_child::LivePage;
 use crate::terminal::print_message;
 use crate::verb::bench::command_line;
 
-/// Runs the experiments.
+/// Runs the selected experiments and prints the rows.
 pub fn run(arguments: &args::Koshien) -> Result<Exit> {
     ensure!(arguments.full || !arguments.duration.is_zero(), "--duration 0s: expected some seconds");
     let options = KoshienOptions {

@@ -20,7 +20,7 @@ use crate::exit::Exit;
 use crate::live_child::LivePage;
 use crate::terminal::print_message;
 
-/// Runs the experiments.
+/// Runs the selected experiments and prints the rows.
 pub fn run(arguments: &args::Transparent) -> Result<Exit> {
     ensure!(
         arguments.full || arguments.duration >= Duration::from_secs(1),

@@ -13,7 +13,7 @@ use crate::exit::Exit;
 use crate::terminal::print_message;
 use crate::verb::bench::print;
 
-/// Runs `part` and prints its rounds as JSON; `exchange` serves until interrupted.
+/// Measures the component `part` and prints its rounds as JSON; `exchange` serves until SIGINT or SIGTERM.
 pub fn run(arguments: &args::Serve, dir: &Path, part: args::ComponentAlone, interrupts: &Interrupts) -> Result<Exit> {
     let options = &arguments.component;
     let bytes = usize::try_from(options.component_bytes.0).ok().filter(|&bytes| bytes <= serve::BODY_BYTES_MAX);

@@ -13,7 +13,7 @@ use crate::args;
 use crate::exit::Exit;
 use crate::terminal::print_message;
 
-/// Serves the objects of a workload until interrupted.
+/// Serves the objects of a workload until SIGINT or SIGTERM.
 pub fn run(arguments: &args::Serve, name: &str, interrupts: &Interrupts) -> Result<Exit> {
     let seed = arguments.origin.seed.context("--workload: give the seed of the load, too (--seed)")?;
     let mut workload = workload(name)?;

@@ -34,7 +34,7 @@ pub fn open(arguments: &args::Watch, device: &str) -> Result<Capture> {
     Ok(Capture::open(&spec).map_err(testbed::TestbedError::environment)?)
 }
 
-/// Bytes captured of each packet: the first ones, or all if HTTP heads are read or packets are stored.
+/// Bytes captured of each packet: [`DEFAULT_SNAPLEN`], or all if requests are logged or packets are stored.
 pub fn snaplen(arguments: &args::Watch) -> u32 {
     let files = [&arguments.clf, &arguments.csv, &arguments.jsonl, &arguments.pcapng];
     arguments.snaplen.unwrap_or(if files.iter().any(|file| file.is_some()) {

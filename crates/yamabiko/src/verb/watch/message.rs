@@ -201,7 +201,7 @@ fn check_second(second: &WatchSecond) -> Result<(), &'static str> {
 
 /// Upper bound of every count: far above any real count of a second, and sums of many stay exact and do not overflow.
 const COUNT_MAX: u64 = 1 << 48;
-/// The year 2500.
+/// The year 2500, in ns since 1970.
 const TIME_MAX_NS: u64 = 16_725_225_600_000_000_000;
 
 #[cfg(test)]

@@ -213,7 +213,7 @@ fn open_path(path: &Path) -> Result<Source> {
     Ok(Source::Run(dir, point))
 }
 
-/// The first bytes of every packet that passes, for a time.
+/// Captures the headers of all packets of a device, for a duration or until Ctrl-C.
 fn capture_device(
     mut capture: Capture,
     time: Option<Duration>,
@@ -356,7 +356,7 @@ const RELEVANT_CHECKS: [&str; 9] = [
 ];
 /// The check that there were packets to analyze. Without connections the error of learning is reported instead of it.
 pub const ANALYZED: &str = "capture_analyzed";
-/// Bytes of a packet that are captured: every header, and a status line.
+/// Bytes captured of a packet: all headers up to TCP, and an HTTP status line.
 const SNAPLEN: u32 = 128;
 /// How long to wait for packets before the clock is checked.
 const WAIT_TIMEOUT: Duration = Duration::from_millis(100);

@@ -163,7 +163,7 @@ fn points(document: &ReproductionDocument, experiment: &str, quantity: &str, fac
     of.filter_map(|row| Some([rows::rate_of(&row.setting)?, row.measured? * factor])).collect()
 }
 
-/// The published values of it.
+/// The published values of a figure, by the paper's rates.
 fn published(machine: Machine, interface: Interface, quantity: &str, factor: f64) -> Vec<[f64; 2]> {
     let of =
         PUBLISHED.iter().filter(|one| (one.machine, one.interface, one.quantity) == (machine, interface, quantity));
