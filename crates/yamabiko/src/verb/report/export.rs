@@ -65,7 +65,7 @@ fn text(dir: &Path, format: &str, document: &Document, limit: Option<u64>) -> Re
 }
 
 /// Methods and URLs of the run's requests, by index. Empty, with a message, if the plan cannot be read.
-pub fn asked(dir: &Path) -> Vec<Asked> {
+pub fn request_targets(dir: &Path) -> Vec<Asked> {
     let asked = plan(dir).and_then(|plan| testbed::asked(&plan).map_err(anyhow::Error::from));
     match asked {
         Ok(asked) => asked.into_iter().map(|(method, url)| Asked { method, url }).collect(),
@@ -84,12 +84,12 @@ fn archive(dir: &Path, document: &Document, limit: u64) -> Result<String> {
         HttpVersion::Http11 => "HTTP/1.1",
         HttpVersion::Http2 => "HTTP/2",
     };
-    let asked = asked(dir);
+    let targets = request_targets(dir);
     let archive = Archive {
         run: &document.run.id,
         zero_unix_ms: store::unix_ms(&document.run.started_at).context("the run's start cannot be read")?,
         version,
-        asked: &asked,
+        asked: &targets,
         of: recorded.requests,
         limit,
     };
