@@ -165,8 +165,8 @@ pub struct Bench {
     #[command(flatten)]
     pub given: Given,
     /// http[s]://HOST[:PORT]/PATH; with --server the host is `server`. With a path and no --server: a service that runs
-    /// already, on this host or on another. Several URLs are requested in turn. {client}, {sequence} and {random 1..1000} are
-    /// placeholders; write a brace as {{ or }}
+    /// already, on this host or on another. Several URLs are requested in turn. {client}, {sequence} and {random
+    /// 1..1000} are placeholders; write a brace as {{ or }}
     #[arg(required_unless_present = "urls")]
     pub url: Vec<String>,
     #[command(flatten)]
@@ -252,8 +252,8 @@ pub struct Net {
     pub path: PathPlan,
     #[command(flatten)]
     pub server: ServerOptions,
-    /// Reach a running service at the end of the path, on this host or another: HOST, HOST:PORT, a URL, or NAME=ADDRESS. May be
-    /// repeated; nothing else is reachable
+    /// Reach a running service at the end of the path, on this host or another: HOST, HOST:PORT, a URL, or
+    /// NAME=ADDRESS. May be repeated; nothing else is reachable
     #[arg(long = "to", value_name = "HOST", conflicts_with = "server", help_heading = "Server")]
     pub to: Vec<To>,
     /// Number of clients, each with its own address (from 198.19.0.1) and distance
@@ -316,19 +316,17 @@ pub struct PageForms {
     pub svg: Option<PathBuf>,
 }
 
-fn address(typed: &str) -> Result<SocketAddr, String> {
-    typed
-        .parse()
-        .map_err(|_| "expected an address and a port, such as 127.0.0.1:8080, 0.0.0.0:80 or [::]:80".to_owned())
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "expected an address and a port, such as 127.0.0.1:8080, 0.0.0.0:80 or [::]:80".to_owned())
 }
 
-fn ip_address(typed: &str) -> Result<IpAddr, String> {
-    let bare = typed.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(typed);
+fn ip_address(text: &str) -> Result<IpAddr, String> {
+    let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
     bare.parse().map_err(|_| "expected an IP address, such as 192.0.2.7 or 2001:db8::7".to_owned())
 }
 
-fn threads(typed: &str) -> Result<usize, String> {
-    match typed.parse() {
+fn threads(text: &str) -> Result<usize, String> {
+    match text.parse() {
         Ok(threads @ 1..=1024) => Ok(threads),
         _ => Err("expected a number from 1 to 1024".to_owned()),
     }

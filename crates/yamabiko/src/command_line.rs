@@ -1,4 +1,4 @@
-//! This process's command line, as it is kept and shown: without the credentials in it.
+//! The command line of this process as it is stored and printed: without credentials.
 
 use std::ffi::OsString;
 
@@ -6,13 +6,12 @@ use schema::withheld::{self, WITHHELD};
 
 use crate::args;
 
-/// This process's command line, quoted so that a shell reads it back, with `..` in the place of credentials
-/// ([`schema::withheld`]).
+/// The command line of this process, quoted for a shell, with `..` in place of credentials ([`schema::withheld`]).
 pub fn command_line() -> String {
-    of(std::env::args_os().collect())
+    without_credentials(std::env::args_os().collect())
 }
 
-/// A word as a shell reads it back.
+/// A word, quoted for a shell.
 pub fn quote(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
@@ -22,8 +21,8 @@ pub fn quote(word: &str) -> String {
     }
 }
 
-/// `words` begin with the program.
-fn of(words: Vec<OsString>) -> String {
+/// The printed command line of `words`, which begin with the program.
+fn without_credentials(words: Vec<OsString>) -> String {
     let is_ab = args::ab::words(words.iter().cloned()).is_some();
     let mut before = String::new();
     let mut line = "yamabiko".to_owned();
@@ -35,29 +34,29 @@ fn of(words: Vec<OsString>) -> String {
     line
 }
 
-/// A word as it is shown; `before` is the one before it.
+/// A word as it is printed; `before` is the word before it.
 fn shown(before: &str, word: &str, is_ab: bool) -> String {
-    let is_next = of_option(before).filter(|(_, value)| value.is_empty());
+    let is_next = credential_option(before).filter(|(_, value)| value.is_empty());
     let after_option = is_next.and_then(|(kind, _)| kind.shown(word));
-    let of_ab = || if is_ab { of_letter(before, word) } else { None };
+    let of_ab = || if is_ab { ab_argument(before, word) } else { None };
     let within_option = || {
-        let (kind, value) = of_option(word).filter(|(_, value)| !value.is_empty())?;
-        kind.shown(value).map(|is_shown| behind(word, value, &is_shown))
+        let (kind, value) = credential_option(word).filter(|(_, value)| !value.is_empty())?;
+        kind.shown(value).map(|printed| with_value(word, value, &printed))
     };
-    let told = after_option.or_else(of_ab).or_else(within_option);
-    told.or_else(|| withheld::header(word)).or_else(|| in_url(word)).unwrap_or_else(|| word.to_owned())
+    let value_withheld = after_option.or_else(of_ab).or_else(within_option);
+    value_withheld.or_else(|| withheld::header(word)).or_else(|| in_url(word)).unwrap_or_else(|| word.to_owned())
 }
 
-/// A word with another value at its end.
-fn behind(word: &str, value: &str, is_shown: &str) -> String {
-    format!("{}{is_shown}", &word[..word.len() - value.len()])
+/// A word with its value replaced.
+fn with_value(word: &str, value: &str, printed: &str) -> String {
+    format!("{}{printed}", &word[..word.len() - value.len()])
 }
 
 fn in_url(word: &str) -> Option<String> {
     if word.contains("://") { withheld::authority(word) } else { None }
 }
 
-/// What an option's value is.
+/// The kind of an option's value, by which credentials in it are withheld.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     Header,
@@ -75,8 +74,8 @@ impl Kind {
     }
 }
 
-/// What an option's value is, and the value if it is in the same word.
-fn of_option(word: &str) -> Option<(Kind, &str)> {
+/// The kind of an option's value, and the value if it is in the same word.
+fn credential_option(word: &str) -> Option<(Kind, &str)> {
     if let Some(long) = word.strip_prefix("--") {
         let (name, value) = long.split_once('=').unwrap_or((long, ""));
         let kind = match name {
@@ -87,21 +86,21 @@ fn of_option(word: &str) -> Option<(Kind, &str)> {
         };
         return Some((kind, value));
     }
-    // Also behind other letters: -kH.
+    // The letter may follow other letters: -kH.
     let (_, value) = word.strip_prefix('-')?.split_once('H')?;
     Some((Kind::Header, value.strip_prefix('=').unwrap_or(value)))
 }
 
-/// What is shown of a word of ab: `-A user:password`, `-Auser:password`, also behind letters without a value.
-fn of_letter(before: &str, word: &str) -> Option<String> {
+/// An argument of ab as it is printed: `-A user:password`, `-Auser:password`, also after letters without a value.
+fn ab_argument(before: &str, word: &str) -> Option<String> {
     if let Some((letter, "")) = args::ab::letter_with_value(before) {
-        return of_value(letter, word);
+        return ab_value(letter, word);
     }
     let (letter, value) = args::ab::letter_with_value(word).filter(|(_, value)| !value.is_empty())?;
-    of_value(letter, value).map(|is_shown| behind(word, value, &is_shown))
+    ab_value(letter, value).map(|printed| with_value(word, value, &printed))
 }
 
-fn of_value(letter: char, value: &str) -> Option<String> {
+fn ab_value(letter: char, value: &str) -> Option<String> {
     match letter {
         'A' | 'P' | 'C' => Some(WITHHELD.to_owned()),
         'H' => withheld::header(value),
@@ -114,8 +113,8 @@ fn of_value(letter: char, value: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn told(words: &[&str]) -> String {
-        of(["/usr/bin/yamabiko"].iter().chain(words).map(OsString::from).collect())
+    fn printed(words: &[&str]) -> String {
+        without_credentials(["/usr/bin/yamabiko"].iter().chain(words).map(OsString::from).collect())
     }
 
     #[test]
@@ -140,7 +139,7 @@ mod tests {
             (&["http://u:s3cret@h/a", "--url=http://s3cret@h/"], "http://u:..@h/a --url=http://..@h/"),
             (&["--", "curl", "-HAuthorization: s3cret"], "-- curl '-HAuthorization: ..'"),
         ] {
-            assert_eq!(told(&[&["bench"], words].concat()), format!("yamabiko bench {line}"));
+            assert_eq!(printed(&[&["bench"], words].concat()), format!("yamabiko bench {line}"));
         }
     }
 
@@ -149,11 +148,11 @@ mod tests {
         for words in [
             &["http://h/a@b:c", "-H", "X: Authorization", "--proxy", "h:3128"][..],
             &["--path", "Home-2026", "--url=http://h/Cookie:5", "-r", "5/s", "--server-name", "H"],
-            // In other verbs these letters are something else, or nothing.
+            // In other verbs these letters have another meaning, or none.
             &["-A", "one", "-P", "two", "-C", "three"],
         ] {
             let line: Vec<String> = words.iter().map(|word| quote(word)).collect();
-            assert_eq!(told(words), format!("yamabiko {}", line.join(" ")));
+            assert_eq!(printed(words), format!("yamabiko {}", line.join(" ")));
         }
     }
 
@@ -161,6 +160,6 @@ mod tests {
     fn credentials_of_ab_options_are_withheld() {
         let line = "yamabiko ab -k -A .. -kP.. -C .. -H 'Cookie: ..' -X u:..@h:1 -n 5 http://h/";
         let typed = "ab -k -A u:s3cret -kPu:s3cret -C s=3cret -H Cookie:3cret -X u:s3cret@h:1 -n 5 http://h/";
-        assert_eq!(told(&typed.split(' ').collect::<Vec<_>>()), line);
+        assert_eq!(printed(&typed.split(' ').collect::<Vec<_>>()), line);
     }
 }

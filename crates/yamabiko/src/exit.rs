@@ -1,4 +1,4 @@
-//! Exit statuses, and the one line of an error.
+//! Exit statuses, and error messages on one line.
 
 use std::process::ExitCode;
 
@@ -9,12 +9,12 @@ use serve::ServeError;
 use store::StoreError;
 use testbed::TestbedError;
 
-use crate::habits;
+use crate::foreign_options;
 use crate::left_out;
 use crate::page_file;
-use crate::terminal::say;
+use crate::terminal::print_message;
 
-/// How a verb ended, when it did not fail.
+/// How a verb ended without an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// A valid result, or no result to judge.
@@ -25,9 +25,9 @@ pub enum Exit {
     ObjectiveMissed,
     /// The environment lacks something.
     Lacking,
-    /// Status of the program that `net` ran.
+    /// Exit status of the program that `net`, `tap` or `gateway` ran.
     Program(u8),
-    /// ApacheBench's status, for `ab`.
+    /// An exit status of ApacheBench, for `ab`.
     Ab(u8),
 }
 
@@ -64,10 +64,10 @@ pub fn code(outcome: anyhow::Result<Exit>) -> ExitCode {
         Err(error) => {
             let status = status(&error);
             let mut line = one_line(&error);
-            if status == ENVIRONMENT && doctor_knows(&line) {
+            if status == ENVIRONMENT && is_checked_by_doctor(&line) {
                 line.push_str("; for details run: yamabiko doctor");
             }
-            tell(&line);
+            print_error(&line);
             ExitCode::from(status)
         }
     }
@@ -75,30 +75,30 @@ pub fn code(outcome: anyhow::Result<Exit>) -> ExitCode {
 
 /// Reports refused arguments, or prints help or version; `words` are the command line.
 pub fn usage(error: &clap::Error, words: &[String]) -> ExitCode {
-    if let Some(line) = left_out::told(error, words) {
-        tell(&line);
+    if let Some(line) = left_out::refusal(error, words) {
+        print_error(&line);
     } else if error.use_stderr() && error.kind() != ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         let mut text = error.to_string();
-        // An error without context comes from a plan and is complete; its usage would be of no verb.
+        // An error without context comes from a plan and is complete; the usage line would name no verb.
         if error.context().next().is_none() {
             text.truncate(text.find("\n\nUsage:").unwrap_or(text.len()));
         }
-        tell(&refusal(&text, habits::is_misspelt(error), habits::hint(error, words)));
+        print_error(&refusal(&text, foreign_options::is_misspelt(error), foreign_options::hint(error, words)));
     } else {
         // An error of a closed terminal is ignored.
         let _ = error.print();
     }
-    let is_of_the_machine = error.to_string().contains(page_file::CANNOT_WRITE);
+    let is_environment_error = error.to_string().contains(page_file::CANNOT_WRITE);
     match error.use_stderr() {
-        true if is_of_the_machine => ExitCode::from(ENVIRONMENT),
+        true if is_environment_error => ExitCode::from(ENVIRONMENT),
         true => ExitCode::from(USAGE),
         false => ExitCode::SUCCESS,
     }
 }
 
 /// Prints one line on stderr, with control characters of servers and file names escaped.
-pub fn tell(line: &str) {
-    say(format_args!("yamabiko: {}", harmless(line)));
+pub fn print_error(line: &str) {
+    print_message(format_args!("yamabiko: {}", escape_line(line)));
 }
 
 fn status(error: &anyhow::Error) -> u8 {
@@ -136,8 +136,8 @@ fn status(error: &anyhow::Error) -> u8 {
 }
 
 /// Whether `doctor` checks the cause of the error: rights, devices, limits. It cannot check a misspelt device or file.
-fn doctor_knows(line: &str) -> bool {
-    DOCTOR_TEXTS.iter().any(|trace| line.contains(trace))
+fn is_checked_by_doctor(line: &str) -> bool {
+    DOCTOR_TEXTS.iter().any(|text| line.contains(text))
 }
 
 /// Texts in errors whose cause is the machine or the user's rights.
@@ -152,7 +152,7 @@ const DOCTOR_TEXTS: [&str; 7] = [
 ];
 
 /// clap's message on one line: the refusal, its tip or a better hint, and the command for help.
-fn refusal(text: &str, keeps_tip: bool, hint: Option<String>) -> String {
+fn refusal(text: &str, show_tip: bool, hint: Option<String>) -> String {
     let mut line = String::new();
     let mut usage = String::new();
     for part in text.lines().map(str::trim).filter(|part| !part.is_empty()) {
@@ -165,7 +165,7 @@ fn refusal(text: &str, keeps_tip: bool, hint: Option<String>) -> String {
                 .join(" ");
         } else if let Some(tip) = part.strip_prefix("tip: ") {
             // The tip to pass an unknown option as a value is rarely useful.
-            if !tip.contains("as a value") && keeps_tip && hint.is_none() {
+            if !tip.contains("as a value") && show_tip && hint.is_none() {
                 line.push_str(&format!("; {tip}"));
             }
         } else if !part.starts_with("For more information") {
@@ -185,7 +185,7 @@ fn refusal(text: &str, keeps_tip: bool, hint: Option<String>) -> String {
 }
 
 /// Control characters escaped, line breaks as ` | `.
-fn harmless(text: &str) -> String {
+fn escape_line(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     for c in text.trim().chars() {
         match c {
@@ -198,7 +198,7 @@ fn harmless(text: &str) -> String {
 }
 
 /// Removes Rust's "(os error 2)" after the system's message.
-pub fn without_numbers(text: &str) -> String {
+pub fn without_os_error_number(text: &str) -> String {
     let mut rest = text;
     let mut plain = String::new();
     while let Some((before, after)) = rest.split_once(" (os error ") {
@@ -216,7 +216,7 @@ pub fn without_numbers(text: &str) -> String {
 fn one_line(error: &anyhow::Error) -> String {
     let mut line = String::new();
     for cause in error.chain() {
-        let text = without_numbers(&cause.to_string());
+        let text = without_os_error_number(&cause.to_string());
         if !line.contains(&text) {
             if !line.is_empty() {
                 line.push_str(": ");
@@ -243,20 +243,20 @@ mod tests {
 
     #[test]
     fn control_characters_in_messages_are_escaped() {
-        assert_eq!(harmless("a\u{1b}[31mb\r\nc\td\u{9b}"), "a\\u{1b}[31mb\\r | c d\\u{9b}");
+        assert_eq!(escape_line("a\u{1b}[31mb\r\nc\td\u{9b}"), "a\\u{1b}[31mb\\r | c d\\u{9b}");
     }
 
     #[test]
     fn doctor_is_suggested_for_errors_that_it_checks() {
-        assert!(doctor_knows("open /dev/net/tun: Permission denied; chmod 666 /dev/net/tun"));
-        assert!(doctor_knows("socket AF_PACKET: Operation not permitted; run as root"));
-        assert!(!doctor_knows("find device eth7: No such device"));
-        assert!(!doctor_knows("creating /no/such/file: No such file or directory"));
+        assert!(is_checked_by_doctor("open /dev/net/tun: Permission denied; chmod 666 /dev/net/tun"));
+        assert!(is_checked_by_doctor("socket AF_PACKET: Operation not permitted; run as root"));
+        assert!(!is_checked_by_doctor("find device eth7: No such device"));
+        assert!(!is_checked_by_doctor("creating /no/such/file: No such file or directory"));
     }
 
     #[test]
     fn os_error_numbers_are_removed() {
-        assert_eq!(without_numbers("x: No such file (os error 2); y (os error 13)"), "x: No such file; y");
-        assert_eq!(without_numbers("a (os error is odd)"), "a (os error is odd)");
+        assert_eq!(without_os_error_number("x: No such file (os error 2); y (os error 13)"), "x: No such file; y");
+        assert_eq!(without_os_error_number("a (os error is odd)"), "a (os error is odd)");
     }
 }

@@ -30,14 +30,14 @@ pub fn command() -> Command {
 
 /// Examples of a verb (`bench`, `runs search`; empty: the command itself): what each does, and its command line.
 pub fn examples(verb: &str) -> &'static [(&'static str, &'static str)] {
-    of(verb).map_or(&[], |help| help.examples)
+    help_of(verb).map_or(&[], |help| help.examples)
 }
 
-fn of(verb: &str) -> Option<&'static VerbHelp> {
+fn help_of(verb: &str) -> Option<&'static VerbHelp> {
     VERBS.iter().find(|help| help.verb == verb)
 }
 
-/// The verbs by what they are for, a line each.
+/// The verbs in groups by purpose, a line each.
 fn groups(command: &Command) -> String {
     let mut text = String::new();
     for (heading, verbs) in GROUPS {
@@ -54,7 +54,7 @@ fn groups(command: &Command) -> String {
 fn with_help(verb: Command, before: &str) -> Command {
     let path = if before.is_empty() { verb.get_name().to_owned() } else { format!("{before} {}", verb.get_name()) };
     let mut verb = verb.mut_subcommands(|below| with_help(below, &path));
-    if let Some(help) = of(&path).filter(|help| !help.options.is_empty()) {
+    if let Some(help) = help_of(&path).filter(|help| !help.options.is_empty()) {
         verb = verb.mut_args(|arg| in_short_help(arg, help));
     }
     if let Some((_, usage)) = USAGES.iter().find(|(verb, _)| *verb == path) {
@@ -83,7 +83,7 @@ fn in_short_help(arg: Arg, help: &VerbHelp) -> Arg {
 const ROOT_FOOTER: &str = "Help of a verb: yamabiko VERB -h; all its options: yamabiko VERB --help";
 
 fn with_examples(command: Command, path: &str) -> Command {
-    let Some(help) = of(path) else { return command };
+    let Some(help) = help_of(path) else { return command };
     let notes = command.get_after_help().map(ToString::to_string).unwrap_or_default();
     let mut examples = String::from("Examples:");
     for (what, line) in help.examples {
@@ -149,7 +149,7 @@ mod tests {
         });
     }
 
-    /// Lines of a screen.
+    /// Most lines of short help: one screen.
     const LINES_MAX: usize = 40;
 
     #[test]
@@ -179,12 +179,12 @@ mod tests {
                 // Verbs and options of features that are not built in.
                 continue;
             }
-            let verb = verb.unwrap_or_else(|| panic!("there is no verb {}", help.verb));
+            let verb = verb.unwrap_or_else(|| panic!("verb {} does not exist", help.verb));
             for (option, _) in help.options {
                 let exists = verb
                     .get_arguments()
                     .any(|arg| arg.get_long() == Some(option) || arg.get_long().is_none() && arg.get_id() == option);
-                assert!(exists, "yamabiko {}: no option {option}", help.verb);
+                assert!(exists, "yamabiko {}: option {option} does not exist", help.verb);
             }
         }
     }

@@ -35,7 +35,7 @@ const OPTIONAL: [Optional; 10] = [
 ];
 
 /// A message with the feature of a refused verb or option; `None` if there is none. `words` are the command line.
-pub fn told(error: &clap::Error, words: &[String]) -> Option<String> {
+pub fn refusal(error: &clap::Error, words: &[String]) -> Option<String> {
     let kind = match error.kind() {
         ErrorKind::InvalidSubcommand => ContextKind::InvalidSubcommand,
         ErrorKind::UnknownArgument => ContextKind::InvalidArg,
@@ -92,7 +92,11 @@ mod tests {
                 Ok(_) => assert!(optional.is_built_in, "{line}"),
                 Err(error) => {
                     assert!(!optional.is_built_in, "{line}: {error}");
-                    assert_eq!(told(&error, &words), Some(missing(optional.word, optional.feature)), "{line}: {error}");
+                    assert_eq!(
+                        refusal(&error, &words),
+                        Some(missing(optional.word, optional.feature)),
+                        "{line}: {error}"
+                    );
                     assert_eq!(exit::usage(&error, &words), ExitCode::from(1), "{line}");
                 }
             }
@@ -112,7 +116,7 @@ mod tests {
         ] {
             let words = words(line);
             let error = Arguments::try_parse_from(&words).expect_err(line);
-            assert_eq!(told(&error, &words), None, "{line}: {error}");
+            assert_eq!(refusal(&error, &words), None, "{line}: {error}");
             assert_eq!(exit::usage(&error, &words), ExitCode::from(1), "{line}");
         }
     }

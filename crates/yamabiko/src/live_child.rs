@@ -1,15 +1,15 @@
-//! `--live`: a page beside a verb that runs, served by a process of its own.
+//! `--live`: serves a live page of a running verb, from a separate process.
 //!
 //! ```text
 //!   this process                                     yamabiko live --follow-stdin [--listen ADDR]
-//!     before anything is forked: starts it ------->    listens, prints its URL (its stdout, one line)
-//!     says the URL on stderr <-----------------------
+//!     starts it before anything is forked --------->   listens, prints its URL (its stdout, one line)
+//!     prints the URL on stderr <--------------------
 //!     folder of a run, one a line  --- pipe ------->   shows that folder, read from the disk
-//!     ends, however it does: the pipe is shut ----->   shows the last state, and ends
+//!     exits in any way: the pipe is closed --------->  shows the last state, and exits
 //! ```
 //!
-//! Nothing of the run's own is in that process, and nothing of that process in the run's: it has the lowest priority and the cores
-//! of the generator, and none of the run's namespaces and control groups, since it was there before them.
+//! The page's process and the run share no memory. The process has the lowest priority and runs on the generator's
+//! cores. It starts before the run's namespaces and control groups exist, so it is in none of them.
 
 use std::cell::RefCell;
 use std::io::{Read, Write};
@@ -27,38 +27,35 @@ use sys::signal::wait_readable;
 use testbed::{Observer, RunFacts};
 
 use crate::args::ShowOptions;
-use crate::terminal::say;
+use crate::terminal::print_message;
 
-/// A page that listens by now, or none where none was asked for. It ends with the last copy of this.
+/// A live page that listens, or none if `--live` is not given. The page's process ends when the last clone is dropped.
 #[derive(Clone, Default)]
-pub struct Live(Option<Rc<RefCell<Server>>>);
+pub struct LivePage(Option<Rc<RefCell<Server>>>);
 
-/// The process.
+/// The page's process.
 struct Server {
     child: Child,
-    /// Shut, it says that nothing more comes.
+    /// The process's stdin: receives folders. Closing it ends the process.
     folders: Option<ChildStdin>,
 }
 
-/// So long a page may take until it listens, on a machine that is busy with other things.
-const LISTENS_WITHIN: Duration = Duration::from_secs(10);
-/// And so long until it has shown the last state to everybody who looks on.
-const ENDS_WITHIN: Duration = Duration::from_secs(4);
-/// An address is shorter.
+/// How long the process may take until it listens, on a busy machine.
+const LISTEN_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long the process may take to send the last state to all viewers.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(4);
+/// Most bytes read of the line with the URL, which is shorter.
 const URL_BYTES_MAX: usize = 512;
 
-impl Live {
-    /// Starts it, if that was asked for, and says where it is. Call it before anything of the run is made, and after what starts this
-    /// program anew. `is_kept`: whether the run will have a folder.
+impl LivePage {
+    /// Starts the page if `--live` is given, and prints its URL. Call this before anything of the run is created, and
+    /// after a possible restart of this program. `is_stored`: whether the run will have a folder.
     ///
     /// # Errors
-    /// The run is not kept, so there would be nothing to show; it cannot listen at the address.
-    pub fn start(show: &ShowOptions, is_kept: bool) -> Result<Live> {
-        let Some(address) = &show.live else { return Ok(Live(None)) };
-        ensure!(
-            is_kept,
-            "--live shows what is kept of a run while it goes, and --no-save keeps nothing: leave one of them out"
-        );
+    /// The run is not stored, so there would be nothing to show. The page cannot listen at the address.
+    pub fn start(show: &ShowOptions, is_stored: bool) -> Result<LivePage> {
+        let Some(address) = &show.live else { return Ok(LivePage(None)) };
+        ensure!(is_stored, "--live shows the stored files of a run, and --no-save stores none: use only one of them");
         let mut command = Command::new(std::env::current_exe().context("the path of this program")?);
         command.args(["live", "--follow-stdin"]);
         if !address.is_empty() {
@@ -70,11 +67,11 @@ impl Live {
         let folders = child.stdin.take();
         let mut server = Server { child, folders };
         match server.url()? {
-            Some(url) => say(format_args!("live: {url}")),
-            // It has said why on stderr.
+            Some(url) => print_message(format_args!("live: {url}")),
+            // The page's process has printed the reason on stderr.
             None => bail!("the live page could not be served (--live)"),
         }
-        Ok(Live(Some(Rc::new(RefCell::new(server)))))
+        Ok(LivePage(Some(Rc::new(RefCell::new(server)))))
     }
 
     /// Shows the run in this folder from now on.
@@ -84,35 +81,35 @@ impl Live {
         }
     }
 
-    /// Keeps it from the server's cores.
-    fn settle(&self, cores: Option<&Cores>) {
+    /// Restricts the page's process to these cores, which are not the server's.
+    fn restrict_to(&self, cores: Option<&Cores>) {
         if let (Some(server), Some(cores)) = (&self.0, cores) {
-            // One that has ended, or may not be moved, costs what it costs.
+            // A failure is harmless: the process has ended, or it keeps running on all cores at the lowest priority.
             let _ = sys::auxiliary::pin_to(server.borrow().child.id(), cores);
         }
     }
 
-    /// `observer`, and the page shows the run that it observes.
-    pub fn observing<O: Observer>(&self, observer: O) -> Shown<O> {
-        Shown { inner: observer, live: self.clone() }
+    /// Wraps an observer, so that the page shows the run that it observes.
+    pub fn observing<O: Observer>(&self, observer: O) -> ObserverWithPage<O> {
+        ObserverWithPage { inner: observer, live: self.clone() }
     }
 
-    /// `stage`, and the page shows the experiment.
-    pub fn staging<'a>(&self, stage: &'a mut dyn Stage) -> ShownStage<'a> {
-        ShownStage { inner: stage, live: self.clone() }
+    /// Wraps a stage, so that the page shows the experiment.
+    pub fn staging<'a>(&self, stage: &'a mut dyn Stage) -> StageWithPage<'a> {
+        StageWithPage { inner: stage, live: self.clone() }
     }
 }
 
 impl Server {
-    /// The line that it prints when it listens; `None` if it ended without one.
+    /// The URL that the process prints when it listens; `None` if the process ended without printing one.
     fn url(&mut self) -> Result<Option<String>> {
         let mut stdout = self.child.stdout.take().context("the live page's output")?;
         let mut line = Vec::new();
         while !line.contains(&b'\n') && line.len() < URL_BYTES_MAX {
             ensure!(
-                wait_readable(stdout.as_fd(), LISTENS_WITHIN),
+                wait_readable(stdout.as_fd(), LISTEN_TIMEOUT),
                 "the live page did not listen within {} (--live)",
-                units::format_duration(LISTENS_WITHIN)
+                units::format_duration(LISTEN_TIMEOUT)
             );
             let mut bytes = [0; 128];
             match stdout.read(&mut bytes).context("reading the live page's address")? {
@@ -127,11 +124,11 @@ impl Server {
     fn show(&mut self, dir: &Path) {
         use std::os::unix::ffi::OsStrExt;
         let bytes = dir.as_os_str().as_bytes();
-        // A name with a line's end in it cannot be said; the run store makes none.
+        // A path with a line feed cannot be sent as a line; the run store creates none.
         let Some(folders) = self.folders.as_mut().filter(|_| !bytes.contains(&b'\n')) else { return };
         let mut line = bytes.to_vec();
         line.push(b'\n');
-        // A page that is gone is missed by nobody here.
+        // A page that has ended does not affect the run.
         let _ = folders.write_all(&line);
     }
 }
@@ -139,7 +136,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.folders = None;
-        let ended = sys::process::open(self.child.id()).is_ok_and(|pid| wait_readable(pid.as_fd(), ENDS_WITHIN));
+        let ended = sys::process::open(self.child.id()).is_ok_and(|pid| wait_readable(pid.as_fd(), EXIT_TIMEOUT));
         if !ended {
             let _ = self.child.kill();
         }
@@ -147,13 +144,13 @@ impl Drop for Server {
     }
 }
 
-/// An observer whose run is on the page.
-pub struct Shown<O> {
+/// An observer whose run the page shows.
+pub struct ObserverWithPage<O> {
     inner: O,
-    live: Live,
+    live: LivePage,
 }
 
-impl<O: Observer> Observer for Shown<O> {
+impl<O: Observer> Observer for ObserverWithPage<O> {
     fn inner(&mut self) -> Option<&mut dyn Observer> {
         Some(&mut self.inner)
     }
@@ -164,18 +161,18 @@ impl<O: Observer> Observer for Shown<O> {
     }
 
     fn started(&mut self, facts: &RunFacts) {
-        self.live.settle(facts.cores.as_ref());
+        self.live.restrict_to(facts.cores.as_ref());
         self.inner.started(facts);
     }
 }
 
-/// A stage whose experiment is on the page; its runs are shown by what the experiment says of itself.
-pub struct ShownStage<'a> {
+/// A stage whose experiment the page shows. The experiment's progress snapshot refers to its runs.
+pub struct StageWithPage<'a> {
     inner: &'a mut dyn Stage,
-    live: Live,
+    live: LivePage,
 }
 
-impl Stage for ShownStage<'_> {
+impl Stage for StageWithPage<'_> {
     fn folder(&mut self, dir: &Path) {
         self.live.show(dir);
         self.inner.folder(dir);

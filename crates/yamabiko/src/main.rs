@@ -1,12 +1,12 @@
-//! yamabiko: how a web-serving system performs for users who are far away.
+//! yamabiko: measures how a web-serving system performs for users who are far away.
 //!
-//! This crate is the command: it turns arguments into a plan, runs one verb, and prints the result. Each verb has a file in
-//! [`verb`]; start with [`verb::bench`].
+//! This crate is the command: it turns arguments into a plan, runs one verb, and prints the result. Each verb has a
+//! file in [`verb`]; start with [`verb::bench`].
 
 mod args;
 mod command_line;
 mod exit;
-mod habits;
+mod foreign_options;
 mod help;
 mod left_out;
 mod live_child;

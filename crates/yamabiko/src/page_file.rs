@@ -1,4 +1,4 @@
-//! Writing a page or a plot where the user wants it: whole or not at all.
+//! Writes output files (pages, plots, documents) atomically.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use crate::exit::without_numbers;
+use crate::exit::without_os_error_number;
 
-/// Writes `bytes` beside `path`, makes them durable, then renames: whatever happens, `path` holds the old file or the
-/// new one. What is there and is no regular file (a pipe, /dev/stdout) is written to as it is.
+/// Writes `bytes` to a temporary file next to `path`, syncs it, and renames it: after a failure or crash `path` is the
+/// old or the new file. An existing path that is not a regular file (a pipe, /dev/stdout) is written directly.
 ///
 /// # Errors
 /// The folder is missing or not writable, the disk is full.
@@ -19,12 +19,12 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     write_by(path, |file| Ok(file.write_all(bytes)?))
 }
 
-/// The same, of what `fill` writes piece by piece.
+/// Like [`write`], with the content that `fill` writes piece by piece.
 ///
 /// # Errors
 /// Those of [`write`] and of `fill`; then nothing is written.
 pub fn write_by(path: &Path, fill: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
-    // A link stays a link: what it points to is replaced.
+    // A symbolic link stays: the file that it points to is replaced.
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     if fs::metadata(&target).is_ok_and(|found| !found.is_file()) {
         let mut file = BufWriter::new(File::options().write(true).open(&target).with_context(|| cannot(path))?);
@@ -46,28 +46,31 @@ pub fn write_by(path: &Path, fill: impl FnOnce(&mut dyn Write) -> Result<()>) ->
     Ok(())
 }
 
-/// How the refusal of an output file begins.
+/// Beginning of the message that an output file cannot be written.
 pub const CANNOT_WRITE: &str = "cannot write it: ";
 
-/// A file that a result will be written to when it is there: refused now if it cannot be, not after the run. `-` is the standard output.
+/// Parses the path of an output file and checks that it can be written, so that an error is reported before the run,
+/// not after it. `-` is the standard output.
 ///
 /// # Errors
-/// The folder is missing or not writable, or something is there that cannot be written to.
+/// The folder is missing or not writable, or the path exists and cannot be written.
 pub fn output(path: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(path);
     if path == Path::new("-") {
         return Ok(path);
     }
     let target = fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
-    let tried = match fs::metadata(&target) {
+    let attempt = match fs::metadata(&target) {
         Ok(found) if found.is_dir() => Err(std::io::Error::from(std::io::ErrorKind::IsADirectory)),
-        // A pipe without a reader would wait, one with a reader would end with this.
+        // A pipe is not opened: without a reader the open would block, and a reader would see an empty file.
         Ok(found) if !found.is_file() => Ok(()),
         _ => tempfile::Builder::new().prefix(".yamabiko-").tempfile_in(folder_of(&target)).map(drop),
     };
-    // Without the name of the temporary file.
+    // Removes the name of the temporary file from the error.
     let plain = |error: std::io::Error| error.raw_os_error().map_or(error, std::io::Error::from_raw_os_error);
-    tried.map(|()| path).map_err(|error| format!("{CANNOT_WRITE}{}", without_numbers(&plain(error).to_string())))
+    attempt
+        .map(|()| path)
+        .map_err(|error| format!("{CANNOT_WRITE}{}", without_os_error_number(&plain(error).to_string())))
 }
 
 fn folder_of(target: &Path) -> &Path {
@@ -77,7 +80,7 @@ fn folder_of(target: &Path) -> &Path {
     }
 }
 
-/// The URL that a browser opens it by.
+/// The `file://` URL of a path.
 pub fn url(path: &Path) -> String {
     let whole = fs::canonicalize(path).or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.to_owned());
     let mut url = String::from("file://");
@@ -90,8 +93,8 @@ pub fn url(path: &Path) -> String {
     url
 }
 
-/// Name of the file of a plot: its title in small letters, words joined by dashes; with a number where `taken` has it
-/// already. It is then taken.
+/// File name of a plot: its title in lower case, words joined by dashes, with a number if the name is in `taken`. The
+/// name is added to `taken`.
 pub fn name_of(title: &str, taken: &mut BTreeSet<String>) -> String {
     let mut name = String::new();
     for c in title.chars() {
@@ -107,7 +110,7 @@ pub fn name_of(title: &str, taken: &mut BTreeSet<String>) -> String {
     };
     let numbered = (2..).map(|number| format!("{name}-{number}.svg"));
     let free = std::iter::once(format!("{name}.svg")).chain(numbered).find(|name| !taken.contains(name));
-    let name = free.expect("numbers do not end");
+    let name = free.expect("the sequence of numbers is endless");
     taken.insert(name.clone());
     name
 }
@@ -116,7 +119,8 @@ fn cannot(path: &Path) -> String {
     format!("cannot write {}", path.display())
 }
 
-/// What the umask leaves of `rw-rw-rw-`: a temporary file would else be its owner's alone.
+/// The default permissions of a new file, `rw-rw-rw-` less the umask; a temporary file would be readable by its owner
+/// only.
 fn readable() -> fs::Permissions {
     use std::os::unix::fs::PermissionsExt;
     fs::Permissions::from_mode(0o666)
@@ -137,7 +141,7 @@ mod tests {
         std::os::unix::fs::symlink(&path, &link).unwrap();
         write(&link, b"three").unwrap();
         assert_eq!((fs::read(&path).unwrap(), fs::read_link(&link).unwrap()), (b"three".to_vec(), path.clone()));
-        // Nothing else is left in the folder.
+        // No temporary file remains in the folder.
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
         assert!(url(&path).ends_with("/a%20page.html"), "{}", url(&path));
     }
@@ -146,15 +150,15 @@ mod tests {
     fn unwritable_output_is_refused_before_the_run() {
         let folder = tempfile::tempdir().unwrap();
         let text = |path: &Path| path.to_str().unwrap().to_owned();
-        for fine in ["-".into(), "/dev/null".into(), text(&folder.path().join("new.json"))] {
-            assert_eq!(output(&fine), Ok(fine.into()));
+        for valid in ["-".into(), "/dev/null".into(), text(&folder.path().join("new.json"))] {
+            assert_eq!(output(&valid), Ok(valid.into()));
         }
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "no file remains of the attempt");
-        for (bad, why) in
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "the check leaves no file");
+        for (invalid, why) in
             [(text(&folder.path().join("no/such.json")), "No such file"), (text(folder.path()), "directory")]
         {
-            let error = output(&bad).unwrap_err();
-            assert!(error.contains(why), "{bad}: {error}");
+            let error = output(&invalid).unwrap_err();
+            assert!(error.contains(why), "{invalid}: {error}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! Progress of a run on stderr: a bar on a terminal, else a plain line every few seconds.
+//! Shows the progress of a run on stderr: a bar on a terminal, otherwise a line every few seconds.
 
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use testbed::drive::progress::{Phase, Snapshot};
 use testbed::{Observer, RunFacts};
 
-use crate::terminal::say;
+use crate::terminal::print_message;
 
 /// Time between two plain lines.
 const PLAIN_LINE_INTERVAL: Duration = Duration::from_secs(5);
@@ -67,7 +67,7 @@ impl Observer for Display {
         self.total = facts.duration.map(|duration| duration + facts.warmup);
         self.requests = facts.requests;
         for note in &facts.notes {
-            say(format_args!("note: {note}"));
+            print_message(format_args!("note: {note}"));
         }
         if std::io::stderr().is_terminal() {
             let bar = ProgressBar::new(1000);
@@ -102,7 +102,7 @@ impl Observer for Display {
             }
             None if elapsed.saturating_sub(self.last_plain) >= PLAIN_LINE_INTERVAL => {
                 self.last_plain = elapsed;
-                say(format_args!("{:>5.0} s  {}", elapsed.as_secs_f64(), self.line(snapshot)));
+                print_message(format_args!("{:>5.0} s  {}", elapsed.as_secs_f64(), self.line(snapshot)));
             }
             None => {}
         }

@@ -1,4 +1,4 @@
-//! Capabilities of the terminal, and output to it.
+//! Detects the capabilities of the terminal, and writes to it.
 
 use std::fmt::Display;
 use std::io::{IsTerminal, Write};
@@ -16,7 +16,7 @@ pub fn style() -> Style {
     }
 }
 
-/// The style for results on stderr, where stdout is a program's own.
+/// The style for results on stderr, for verbs whose stdout belongs to the measured program.
 pub fn error_style() -> Style {
     let is_terminal = std::io::stderr().is_terminal();
     Style { color: colors_on(is_terminal), ..style() }
@@ -24,23 +24,26 @@ pub fn error_style() -> Style {
 
 /// Writes a line to stderr, and ignores errors: `eprintln!` would panic at a closed pipe or a full disk. Control and
 /// bidirectional characters from names, headers, URLs or peers are escaped.
-pub fn say(line: impl Display) {
+pub fn print_message(line: impl Display) {
     let _ = writeln!(std::io::stderr(), "{}", units::printable_lines(&line.to_string()));
 }
 
-/// Writes results to stdout. On a terminal characters are escaped as by [`say`], except the colours of [`style`]; a pipe or a
-/// file receives the text unchanged.
+/// Writes results to stdout. On a terminal characters are escaped as by [`print_message`], except the colours of
+/// [`style`]; a pipe or a file receives the text unchanged.
 ///
 /// # Errors
 /// Those of write(2).
 pub fn write_out(text: &str) -> std::io::Result<()> {
     let mut stdout = std::io::stdout();
-    if stdout.is_terminal() { stdout.write_all(coloured(text).as_bytes()) } else { stdout.write_all(text.as_bytes()) }
+    if stdout.is_terminal() {
+        stdout.write_all(escape_except_colours(text).as_bytes())
+    } else {
+        stdout.write_all(text.as_bytes())
+    }
 }
 
-/// The text with its colours (SGR sequences, `ESC [ 1 ; 31 m`), line feeds and tabs, and every other unprintable character
-/// escaped.
-fn coloured(text: &str) -> String {
+/// Escapes unprintable characters except colours (SGR sequences, `ESC [ 1 ; 31 m`), line feeds and tabs.
+fn escape_except_colours(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find(units::is_unprintable) {
@@ -49,16 +52,16 @@ fn coloured(text: &str) -> String {
         let after = rest
             .strip_prefix("\u{1b}[")
             .map_or("", |after| after.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';'));
-        let kept = if after.starts_with('m') {
+        let escape_length = if after.starts_with('m') {
             rest.len() - after.len() + 1
         } else if rest.starts_with(['\n', '\t']) {
             1
         } else {
             0
         };
-        shown.push_str(&rest[..kept]);
-        rest = &rest[kept..];
-        if kept == 0 {
+        shown.push_str(&rest[..escape_length]);
+        rest = &rest[escape_length..];
+        if escape_length == 0 {
             let end = rest.chars().next().map_or(0, char::len_utf8);
             shown.push_str(&units::printable(&rest[..end]));
             rest = &rest[end..];
@@ -67,7 +70,7 @@ fn coloured(text: &str) -> String {
     shown + rest
 }
 
-/// Whether to use colours on it.
+/// Whether to use colours on stdout or stderr.
 fn colors_on(is_terminal: bool) -> bool {
     let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     is_terminal && !no_color && std::env::var("TERM").as_deref() != Ok("dumb")
@@ -78,7 +81,7 @@ fn locale_is_utf8() -> bool {
         .iter()
         .find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
         .unwrap_or_default();
-    // A container or service may have no locale; terminals of today show UTF-8.
+    // A container or service may have no locale; current terminals show UTF-8.
     locale.is_empty() || locale.to_ascii_lowercase().replace('-', "").contains("utf8")
 }
 
@@ -95,7 +98,7 @@ mod tests {
             ("a\u{202e}b\r", "a\\u{202e}b\\r"),
             ("end\u{1b}[", "end\\u{1b}["),
         ] {
-            assert_eq!(coloured(text), shown);
+            assert_eq!(escape_except_colours(text), shown);
         }
     }
 }

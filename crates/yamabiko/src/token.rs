@@ -1,4 +1,4 @@
-//! The secret that two ends share: `watch --to` and `--from`, `gateway client` and `server`.
+//! The shared secret of two ends: `watch --to` and `watch --from`, `gateway client` and `gateway server`.
 
 use std::fs::File;
 use std::io::Read;
@@ -8,17 +8,17 @@ use std::path::Path;
 use anyhow::{Result, anyhow, bail};
 use subtle::{ConstantTimeEq, ConstantTimeLess};
 
-use crate::terminal::say;
+use crate::terminal::print_message;
 
-/// From 16 to 256 visible ASCII characters. It is never printed.
+/// A token of 16 to 256 visible ASCII characters. It is never printed.
 #[derive(Clone)]
 pub struct Token(String);
 
 impl Token {
-    /// From the file, else from `YAMABIKO_TOKEN`. `None` if neither is given.
+    /// Reads the token from the file, otherwise from `YAMABIKO_TOKEN`. `None` if neither is given.
     ///
     /// # Errors
-    /// The file cannot be read, or what is given is no token.
+    /// The file cannot be read, or its text is not a valid token.
     pub fn find(file: Option<&Path>) -> Result<Option<Token>> {
         if let Some(path) = file {
             return read(path).map(Some);
@@ -32,23 +32,23 @@ impl Token {
         }
     }
 
-    /// The characters themselves: what keys are made of.
+    /// The token's characters, from which keys are derived.
     pub fn bytes(&self) -> &[u8] {
         self.0.as_bytes()
     }
 
-    /// What the header says.
+    /// The value of the `Authorization` header.
     pub fn header(&self) -> String {
         format!("Bearer {}", self.0)
     }
 
-    /// Whether a header's value is that of this token. Takes the same time whatever is in it, so that nobody finds the
-    /// token out character by character.
+    /// Whether a header's value is that of this token. The comparison takes the same time for any value, so that a
+    /// client cannot find the token character by character.
     pub fn is_in(&self, header: &[u8]) -> bool {
-        let (own, theirs) = (self.header(), header.get(..HEADER_MAX).unwrap_or(header));
+        let (own, given) = (self.header(), header.get(..HEADER_MAX).unwrap_or(header));
         let (mut left, mut right) = ([0u8; HEADER_MAX], [0u8; HEADER_MAX]);
         left[..own.len()].copy_from_slice(own.as_bytes());
-        right[..theirs.len()].copy_from_slice(theirs);
+        right[..given.len()].copy_from_slice(given);
         let fits = (header.len() as u64).ct_lt(&(HEADER_MAX as u64 + 1));
         let same_length = (own.len() as u64).ct_eq(&(header.len() as u64));
         (left.ct_eq(&right) & same_length & fits).into()
@@ -70,13 +70,13 @@ fn read(path: &Path) -> Result<Token> {
     let mut text = String::new();
     let file = File::open(path).map_err(of_path)?;
     if file.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o077 != 0) {
-        say(format_args!("note: other users may read the token in {0}: chmod 600 {0}", path.display()));
+        print_message(format_args!("note: other users may read the token in {0}: chmod 600 {0}", path.display()));
     }
     file.take(4096).read_to_string(&mut text).map_err(of_path)?;
     Token::new(&text).map_err(|error| anyhow!("{}: {error}", path.display()))
 }
 
-/// The environment's name for it.
+/// Name of the environment variable with the token.
 const VARIABLE: &str = "YAMABIKO_TOKEN";
 const TOKEN_MAX: usize = 256;
 const HEADER_MAX: usize = TOKEN_MAX + "Bearer ".len();

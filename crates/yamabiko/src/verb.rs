@@ -1,4 +1,4 @@
-//! One file per verb.
+//! The verbs of the command line, one module each, and what they share.
 
 pub mod ab;
 pub mod bench;
@@ -7,7 +7,6 @@ pub mod capacity;
 mod capture_file;
 pub mod compare;
 pub mod completions;
-mod concluding;
 pub mod demo;
 pub mod disk;
 pub mod doctor;
@@ -22,6 +21,7 @@ pub mod predict;
 pub mod profile;
 pub mod report;
 pub mod reproduce;
+mod result_page;
 pub mod run;
 pub mod runs;
 pub mod serve;

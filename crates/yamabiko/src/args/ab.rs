@@ -1,8 +1,8 @@
-//! ApacheBench's command line, read as its getopt reads it.
+//! Parses ApacheBench's command line as ab's getopt does.
 //!
-//! Options come before the URL; letters may share a dash (`-kn1000`), and a value may follow its letter at once or as the
-//! next word. What ab reads with `atoi` must be a whole number here: a misread count would be a run that nobody asked for.
-//! Messages and exit statuses are ab's.
+//! Options come before the URL. Letters may share a dash (`-kn1000`), and a value follows its letter directly or as the
+//! next word. A count that ab parses with `atoi` must be a whole number here, since a misread count would give a run
+//! with other settings than typed. Messages and exit statuses are ab's.
 
 mod usage;
 
@@ -22,7 +22,7 @@ pub use self::usage::USAGE;
 
 /// Most connections, as in ab.
 const CONCURRENCY_MAX: u32 = 200_000;
-/// What `-t` implies.
+/// Number of requests that `-t` implies.
 const TIMED_REQUESTS: u64 = 50_000;
 
 /// As clap sees it: all words are ab's.
@@ -34,7 +34,8 @@ pub struct Ab {
     pub words: Vec<OsString>,
 }
 
-/// The words after `yamabiko ab`, or all of them where the program was started under the name `ab` (a link to it).
+/// The arguments after `yamabiko ab`, or all arguments if the program was started as `ab` (by a link). Otherwise
+/// `None`.
 pub fn words(mut arguments: impl Iterator<Item = OsString>) -> Option<Vec<OsString>> {
     let program = arguments.next()?;
     if Path::new(&program).file_name() != Some(OsStr::new("ab")) && arguments.next()? != "ab" {
@@ -43,23 +44,23 @@ pub fn words(mut arguments: impl Iterator<Item = OsString>) -> Option<Vec<OsStri
     Some(arguments.collect())
 }
 
-/// What was asked for.
+/// What an ab command line requests.
 #[derive(Debug)]
-pub enum Asked {
-    /// A run.
+pub enum Invocation {
+    /// A measurement.
     Run(Box<Options>),
     /// `-h`
     Usage,
-    /// `--help`, which ab does not know.
+    /// `--help`, which ab does not have.
     Help,
     /// `-V`
     Version,
 }
 
-/// A run as typed.
+/// The options of a measurement.
 #[derive(Debug)]
 pub struct Options {
-    /// With its scheme.
+    /// The URL with its scheme.
     pub url: String,
     pub requests: u64,
     pub concurrency: u32,
@@ -68,7 +69,7 @@ pub struct Options {
     pub keep_alive: bool,
     pub method: Method,
     pub body: Option<PathBuf>,
-    /// In the order in which ab sends them.
+    /// Header lines, in the order in which ab sends them.
     pub headers: Vec<String>,
     pub proxy: Option<Proxy>,
     pub tls_version: TlsVersion,
@@ -87,9 +88,9 @@ pub struct Options {
 /// Why a command line was refused.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// As ab says it.
+    /// ab's message.
     pub message: String,
-    /// The usage follows, and the status is 22 (EINVAL); otherwise it is 1.
+    /// Whether the usage follows and the exit status is 22 (EINVAL); otherwise the status is 1.
     pub usage: bool,
 }
 
@@ -103,30 +104,30 @@ impl Refused {
     }
 }
 
-/// Letters that take a value, and those that do not. -b, -B, -I and -Z are ab's, too, and refused by name.
+/// Options with a value, and options without. -b, -B, -I and -Z of ab are refused with an explanation.
 const WITH_VALUE: &str = "ncstbTpuvxyzCHPAgXemBfEZ";
-const ALONE: &str = "lrkVhwiIdSq";
+const WITHOUT_VALUE: &str = "lrkVhwiIdSq";
 
-/// The first letter of a word that takes a value, and what of the value is in the same word; empty where it is the next one.
+/// The first letter of a word that takes a value, and the value; empty if the value is the next word.
 pub fn letter_with_value(word: &str) -> Option<(char, &str)> {
     let letters = word.strip_prefix('-')?;
     let found = letters.char_indices().find(|&(_, letter)| WITH_VALUE.contains(letter));
     found.map(|(at, letter)| (letter, &letters[at + letter.len_utf8()..]))
 }
 
-/// Reads the words after `ab`.
+/// Parses the arguments after `ab`.
 ///
 /// # Errors
-/// In ab's words: an unknown letter, a missing value, a number out of range, no URL or more than one.
-pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Asked, Refused> {
+/// With ab's message: an unknown letter, a missing value, a number out of range, no URL or more than one.
+pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Invocation, Refused> {
     let mut words: VecDeque<String> = words
         .into_iter()
         .map(|word| word.into_string().map_err(|_| Refused::with_usage("arguments must be text in UTF-8")))
         .collect::<Result<_, _>>()?;
     if words.iter().any(|word| word == "--help") {
-        return Ok(Asked::Help);
+        return Ok(Invocation::Help);
     }
-    let mut reading = Reading::default();
+    let mut parsed = Parsed::default();
     while let Some(word) = words.pop_front_if(|word| word.len() > 1 && word.starts_with('-')) {
         if word == "--" {
             break;
@@ -137,28 +138,28 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Asked, Refused
             if WITH_VALUE.contains(letter) {
                 let value = if rest.is_empty() { words.pop_front() } else { Some(rest.to_owned()) };
                 let missing = || Refused::with_usage(format!("option requires an argument -- {letter}"));
-                reading.take(letter, &value.ok_or_else(missing)?)?;
+                parsed.set_value(letter, &value.ok_or_else(missing)?)?;
                 break;
             }
-            if !ALONE.contains(letter) {
+            if !WITHOUT_VALUE.contains(letter) {
                 return Err(Refused::with_usage(format!("illegal option -- {letter}")));
             }
             match letter {
-                'h' => return Ok(Asked::Usage),
-                'V' => return Ok(Asked::Version),
-                _ => reading.set(letter)?,
+                'h' => return Ok(Invocation::Usage),
+                'V' => return Ok(Invocation::Version),
+                _ => parsed.set(letter)?,
             }
         }
     }
     let (Some(url), true) = (words.pop_front(), words.is_empty()) else {
         return Err(Refused::with_usage("wrong number of arguments"));
     };
-    reading.finish(&url).map(|options| Asked::Run(Box::new(options)))
+    parsed.finish(&url).map(|options| Invocation::Run(Box::new(options)))
 }
 
-/// Options so far.
+/// The options parsed so far.
 #[derive(Default)]
-struct Reading {
+struct Parsed {
     requests: Option<u64>,
     concurrency: Option<u32>,
     time_limit: Option<Duration>,
@@ -179,12 +180,12 @@ struct Reading {
     letters: String,
 }
 
-impl Reading {
+impl Parsed {
     fn set(&mut self, letter: char) -> Result<(), Refused> {
         match letter {
             'i' => self.set_method(Method::Head, "HEAD")?,
             'w' => drop(self.html.get_or_insert_default()),
-            'I' => return Err(not_here(letter, "the name of an https URL is always sent in SNI")),
+            'I' => return Err(unsupported(letter, "the name of an https URL is always sent in SNI")),
             _ => self.letters.push(letter),
         }
         Ok(())
@@ -194,7 +195,7 @@ impl Reading {
         self.letters.contains(letter)
     }
 
-    fn take(&mut self, letter: char, value: &str) -> Result<(), Refused> {
+    fn set_value(&mut self, letter: char, value: &str) -> Result<(), Refused> {
         let file = || Some(PathBuf::from(value));
         match letter {
             'n' => self.requests = Some(number(value, 1).ok_or_else(|| Refused::plain("Invalid number of requests"))?),
@@ -206,7 +207,7 @@ impl Reading {
             't' => {
                 let limit = number(value, 1).ok_or_else(|| Refused::plain("Invalid negative timelimit"))?;
                 self.time_limit = Some(Duration::from_secs(limit));
-                // In ab, too, a later -n holds and an earlier one does not.
+                // As in ab, a later -n overrides this count, and an earlier -n does not.
                 self.requests = Some(TIMED_REQUESTS);
             }
             's' => {
@@ -217,7 +218,7 @@ impl Reading {
                 let (method, name) = if letter == 'p' { (Method::Post, "POST") } else { (Method::Put, "PUT") };
                 self.set_method(method, name)?;
                 if let Err(error) = std::fs::File::open(value) {
-                    let why = crate::exit::without_numbers(&error.to_string());
+                    let why = crate::exit::without_os_error_number(&error.to_string());
                     return Err(Refused::plain(format!("ab: Could not open POST data file ({value}): {why}")));
                 }
                 self.body = file();
@@ -226,7 +227,7 @@ impl Reading {
                 let named = |method: &Method| method.as_str() == value;
                 let known = Method::ALL.map(Method::as_str).join(", ");
                 let method = Method::ALL.into_iter().find(named);
-                self.method = Some(method.ok_or_else(|| not_here('m', &format!("methods are {known}")))?);
+                self.method = Some(method.ok_or_else(|| unsupported('m', &format!("methods are {known}")))?);
             }
             'T' => self.content_type = Some(value.to_owned()),
             'v' => self.verbosity = number(value, 0).ok_or_else(|| Refused::plain("Invalid verbosity"))? as u32,
@@ -246,12 +247,12 @@ impl Reading {
                     "ALL" => TlsVersion::Any,
                     "TLS1.2" => TlsVersion::V12,
                     "TLS1.3" => TlsVersion::V13,
-                    _ => return Err(not_here(letter, "protocols are TLS1.2, TLS1.3 and ALL")),
+                    _ => return Err(unsupported(letter, "protocols are TLS1.2, TLS1.3 and ALL")),
                 }
             }
-            'b' => return Err(not_here(letter, "the kernel chooses the buffers")),
-            'B' => return Err(not_here(letter, "the kernel chooses the source address")),
-            'Z' => return Err(not_here(letter, "the cipher suites are those that are safe today")),
+            'b' => return Err(unsupported(letter, "the kernel chooses the buffers")),
+            'B' => return Err(unsupported(letter, "the kernel chooses the source address")),
+            'Z' => return Err(unsupported(letter, "the cipher suites are those that are safe today")),
             _ => unreachable!("every letter of WITH_VALUE is handled"),
         }
         Ok(())
@@ -272,7 +273,7 @@ impl Reading {
             return Err(Refused::with_usage("Cannot use concurrency level greater than total number of requests"));
         }
         Ok(Options {
-            url: whole_url(url).ok_or_else(|| Refused::with_usage("invalid URL"))?,
+            url: complete_url(url).ok_or_else(|| Refused::with_usage("invalid URL"))?,
             requests,
             concurrency,
             time_limit: self.time_limit,
@@ -296,7 +297,8 @@ impl Reading {
         })
     }
 
-    /// Cookies (all in one line, as RFC 6265 wants it), credentials, the body's type, then what was given with -H.
+    /// All header lines: cookies (in one line, as RFC 6265 requires), credentials, the body's type, then the lines of
+    /// -H.
     fn all_headers(&self) -> Vec<String> {
         let cookie = (!self.cookies.is_empty()).then(|| format!("Cookie: {}", self.cookies.join("; ")));
         let content_type = self.content_type.as_deref().unwrap_or("text/plain");
@@ -306,14 +308,14 @@ impl Reading {
     }
 }
 
-fn not_here(letter: char, instead: &str) -> Refused {
-    Refused::with_usage(format!("-{letter} is not carried out by yamabiko: {instead}"))
+fn unsupported(letter: char, instead: &str) -> Refused {
+    Refused::with_usage(format!("-{letter} is not supported by yamabiko: {instead}"))
 }
 
-/// A whole number, at least `least`.
-fn number(text: &str, least: u64) -> Option<u64> {
+/// Parses a whole number of at least `min`.
+fn number(text: &str, min: u64) -> Option<u64> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    text.parse::<u32>().ok().filter(|_| digits).map(u64::from).filter(|&number| number >= least)
+    text.parse::<u32>().ok().filter(|_| digits).map(u64::from).filter(|&number| number >= min)
 }
 
 fn basic(name: &str, credentials: &str) -> String {
@@ -321,11 +323,11 @@ fn basic(name: &str, credentials: &str) -> String {
 }
 
 /// The URL with its scheme. As in ab, a slash must follow host and port.
-fn whole_url(typed: &str) -> Option<String> {
-    let (scheme, rest) = match typed.split_once("://") {
+fn complete_url(text: &str) -> Option<String> {
+    let (scheme, rest) = match text.split_once("://") {
         Some((scheme @ ("http" | "https"), rest)) => (scheme, rest),
         Some(_) => return None,
-        None => ("http", typed),
+        None => ("http", text),
     };
     let (authority, _) = rest.split_once('/')?;
     let url = format!("{scheme}://{rest}");

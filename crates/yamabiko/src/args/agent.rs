@@ -68,8 +68,8 @@ pub struct AgentStatus {
 }
 
 /// At least the size of a few batches.
-fn spool(typed: &str) -> Result<Bytes, String> {
-    match typed.parse::<Bytes>() {
+fn spool(text: &str) -> Result<Bytes, String> {
+    match text.parse::<Bytes>() {
         Ok(bytes) if bytes < SPOOL_MIN => Err("expected a spool of at least 1MB, the size of a few batches".to_owned()),
         Ok(bytes) => Ok(bytes),
         Err(error) => Err(error.to_string()),

@@ -1,11 +1,11 @@
-//! The result cache of `serve`: as typed, and as meant.
+//! Arguments of `serve` for its result cache.
 
 use std::time::Duration;
 
 use clap::Args;
 use units::{Bytes, parse_duration};
 
-/// Which dynamic answers are kept.
+/// Options of the result cache for dynamic responses.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Result cache")]
 pub struct CacheOptions {
@@ -28,13 +28,13 @@ pub struct CacheOptions {
 }
 
 impl CacheOptions {
-    /// As meant; `None` without `--cache`.
+    /// The configured cache; `None` without `--cache`.
     pub fn spec(&self) -> Option<serve::CacheSpec> {
         let memory_bytes = usize::try_from(self.cache_memory.0).unwrap_or(usize::MAX);
-        let usual = serve::CacheSpec::default();
+        let defaults = serve::CacheSpec::default();
         let object_bytes_max = match self.cache_object_max {
             Some(size) => usize::try_from(size.0).unwrap_or(usize::MAX).min(memory_bytes),
-            None => usual.object_bytes_max.min(memory_bytes / 4),
+            None => defaults.object_bytes_max.min(memory_bytes / 4),
         };
         self.cache.then_some(serve::CacheSpec {
             memory_bytes,
@@ -46,8 +46,8 @@ impl CacheOptions {
 }
 
 /// Less would hold nothing worth a look-up.
-fn memory(typed: &str) -> Result<Bytes, String> {
-    match typed.parse() {
+fn memory(text: &str) -> Result<Bytes, String> {
+    match text.parse() {
         Ok(size @ Bytes(65_536..)) => Ok(size),
         Ok(_) => Err("at least 64KiB".to_owned()),
         Err(error) => Err(format!("{error}")),

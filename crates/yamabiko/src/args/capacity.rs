@@ -68,7 +68,7 @@ impl Capacity {
         {
             let file = PathBuf::from(file);
             let mut read = from_file(&file)?;
-            self.refuse_the_loads_options()?;
+            self.refuse_load_options()?;
             read.slo = slo.or(read.slo);
             read.capacity = Some(search.over(read.capacity.take(), &given));
             read.check()?;
@@ -126,7 +126,7 @@ impl Capacity {
     }
 
     /// Refuses options of the load in addition to a plan file.
-    fn refuse_the_loads_options(self) -> Result<()> {
+    fn refuse_load_options(self) -> Result<()> {
         const URL: &str = "http://127.0.0.1/";
         let bare = Arguments::try_parse_from(["yamabiko", "capacity", URL]).map_err(|error| anyhow!("{error}"))?;
         let Verb::Capacity(bare) = bare.verb else { unreachable!("the verb was just given") };

@@ -20,8 +20,8 @@ use super::{Bench, ResultOptions, ServerOptions, ShowOptions, ip_address, to_pla
 const DURATION: Duration = Duration::from_secs(5);
 /// Default warm-up of an interleaved run in a closed loop, which has none otherwise.
 const WARMUP: Duration = Duration::from_secs(1);
-const BLOCKS_LEAST: usize = 6;
-const BLOCKS_MOST: usize = 20;
+const BLOCKS_MIN: usize = 6;
+const BLOCKS_MAX: usize = 20;
 const HALF_WIDTH: f64 = 0.02;
 
 #[derive(Args, Debug)]
@@ -118,7 +118,7 @@ pub struct LiveOptions {
 
 /// The comparison to make.
 pub enum Comparison {
-    /// Stored runs, each side as typed.
+    /// The names of stored runs, for each side.
     Runs([String; 2]),
     /// Two servers, measured now.
     Live(Box<InterleavedPlan>),
@@ -129,7 +129,7 @@ impl Compare {
     ///
     /// # Errors
     /// A term cannot be parsed.
-    pub fn question(&self) -> Result<CompareOptions> {
+    pub fn compare_options(&self) -> Result<CompareOptions> {
         let fail_if = self.fail_if.as_deref().map(FailIf::several).transpose();
         Ok(CompareOptions {
             by: self.by,
@@ -166,7 +166,7 @@ impl Compare {
             );
         };
         ensure!(
-            self.blocks.is_none() && self.until_seen.is_none() && !self.keep_runs && self.live.is_untouched(),
+            self.blocks.is_none() && self.until_seen.is_none() && !self.keep_runs && self.live.are_defaults(),
             "{a} and {b} are stored runs: options for making runs need servers (--server A --server B, or --url A \
              --url B)"
         );
@@ -178,9 +178,9 @@ impl Compare {
         let blocks = match (self.blocks, self.until_seen) {
             (Some(blocks), None) => Blocks { min: blocks, max: blocks, half_width: HALF_WIDTH },
             (blocks, width) => {
-                let least = blocks.unwrap_or(BLOCKS_LEAST);
+                let least = blocks.unwrap_or(BLOCKS_MIN);
                 let half_width = width.map_or(HALF_WIDTH, |width| width.value());
-                Blocks { min: least, max: BLOCKS_MOST.max(least), half_width }
+                Blocks { min: least, max: BLOCKS_MAX.max(least), half_width }
             }
         };
         let LiveOptions { server, url, settings, family, to, mut load, path, watch, host } = self.live;
@@ -236,7 +236,7 @@ impl Compare {
 
 impl LiveOptions {
     /// Whether all options have their defaults.
-    fn is_untouched(&self) -> bool {
+    fn are_defaults(&self) -> bool {
         #[derive(Parser)]
         struct Bare {
             #[command(flatten)]
@@ -252,21 +252,21 @@ mod tests {
     use super::*;
 
     #[derive(Parser)]
-    struct Typed {
+    struct CommandLine {
         #[command(flatten)]
         compare: Compare,
     }
 
-    fn typed(words: &[&str]) -> Compare {
-        Typed::try_parse_from([&["compare"], words].concat()).unwrap_or_else(|why| panic!("{why}")).compare
+    fn parsed(words: &[&str]) -> Compare {
+        CommandLine::try_parse_from([&["compare"], words].concat()).unwrap_or_else(|why| panic!("{why}")).compare
     }
 
     fn refused(words: &[&str]) -> String {
-        typed(words).comparison().map(|_| ()).unwrap_err().to_string()
+        parsed(words).comparison().map(|_| ()).unwrap_err().to_string()
     }
 
     fn live(words: &[&str]) -> InterleavedPlan {
-        match typed(words).comparison().unwrap() {
+        match parsed(words).comparison().unwrap() {
             Comparison::Live(plan) => *plan,
             Comparison::Runs(runs) => panic!("{runs:?}"),
         }
@@ -275,7 +275,7 @@ mod tests {
     #[test]
     fn compare_takes_stored_runs_or_servers() {
         assert!(
-            matches!(typed(&["last~1", "last"]).comparison().unwrap(), Comparison::Runs([a, b]) if a == "last~1" && b == "last")
+            matches!(parsed(&["last~1", "last"]).comparison().unwrap(), Comparison::Runs([a, b]) if a == "last~1" && b == "last")
         );
         let plan = live(&["http://server/", "--server", "one", "--server", "two", "-r", "100/s", "--rtt", "48ms"]);
         assert_eq!(plan.what, ["one", "two"]);
@@ -303,7 +303,7 @@ mod tests {
         ] {
             let words = [words, &[][..]].concat();
             // Some combinations are refused by clap itself.
-            match Typed::try_parse_from([&["compare"], &words[..]].concat()) {
+            match CommandLine::try_parse_from([&["compare"], &words[..]].concat()) {
                 Ok(_) => assert!(refused(&words).contains(because), "{words:?}: {}", refused(&words)),
                 Err(error) => assert!(words.contains(&"--server-name"), "{words:?}: {error}"),
             }
@@ -321,10 +321,14 @@ mod tests {
 
     #[test]
     fn deciding_metric_and_fail_if_terms_are_parsed() {
-        let question =
-            typed(&["a", "b", "--by", "p99", "--fail-if", "p99 +5%, errors > 0.1%, p99 +2ms"]).question().unwrap();
-        assert_eq!((question.by, question.confidence, question.fail_if.len()), (Some(Metric::P99), 0.95, 3));
-        assert!(typed(&["a", "b", "--fail-if", "p99"]).question().is_err());
-        assert!(Typed::try_parse_from(["compare", "a", "b", "--by", "p98"]).is_err());
+        let compare_options = parsed(&["a", "b", "--by", "p99", "--fail-if", "p99 +5%, errors > 0.1%, p99 +2ms"])
+            .compare_options()
+            .unwrap();
+        assert_eq!(
+            (compare_options.by, compare_options.confidence, compare_options.fail_if.len()),
+            (Some(Metric::P99), 0.95, 3)
+        );
+        assert!(parsed(&["a", "b", "--fail-if", "p99"]).compare_options().is_err());
+        assert!(CommandLine::try_parse_from(["compare", "a", "b", "--by", "p98"]).is_err());
     }
 }

@@ -1,5 +1,4 @@
-//! `serve --component`: one component of a server, alone. Hidden, since it is what `predict --components` measures and
-//! not a server.
+//! Hidden arguments `serve --component`: one component of a server alone, which `predict --components` measures.
 
 use std::time::Duration;
 
@@ -72,8 +71,8 @@ pub enum ComponentWaits {
 }
 
 impl From<ComponentWaits> for serve::WaitMode {
-    fn from(typed: ComponentWaits) -> Self {
-        match typed {
+    fn from(mode: ComponentWaits) -> Self {
+        match mode {
             ComponentWaits::Epoll => serve::WaitMode::Epoll,
             ComponentWaits::Uring => serve::WaitMode::Uring,
             ComponentWaits::Threads => serve::WaitMode::Threads,

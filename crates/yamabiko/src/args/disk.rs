@@ -61,7 +61,7 @@ impl std::fmt::Display for Test {
     }
 }
 
-fn trial(typed: &str) -> Result<Test, String> {
+fn trial(text: &str) -> Result<Test, String> {
     let names = || Trial::ALL.map(Trial::name).join(", ");
-    Trial::named(typed).map(Test).ok_or_else(|| format!("not a valid test; expected one of {}", names()))
+    Trial::named(text).map(Test).ok_or_else(|| format!("not a valid test; expected one of {}", names()))
 }

@@ -1,4 +1,4 @@
-//! Every `yamabiko` command that README and the pages of `docs` show is one that the program accepts.
+//! Tests that the program accepts every `yamabiko` command in README and in the pages of `docs`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,8 @@ fn pages() -> Vec<PathBuf> {
     pages
 }
 
-/// The commands of a page's `console` and `sh` blocks, continued lines joined. In `console` blocks a command follows `$ `.
+/// The commands of a page's `console` and `sh` blocks, continued lines joined. In `console` blocks a command follows
+/// a dollar sign and a space.
 fn commands(page: &str) -> Vec<String> {
     let (mut commands, mut block, mut begun) = (Vec::new(), "", String::new());
     for line in page.lines() {

@@ -35,19 +35,19 @@ pub struct DynamicOptions {
     #[arg(long, value_name = "NUMBER", default_value_t = 128, value_parser = clap::value_parser!(u32).range(0..=1_000_000), requires = "dynamic")]
     pub dynamic_queue: u32,
     /// Answer 503 to a request that has waited this long
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = patience, requires = "dynamic")]
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = positive_time, requires = "dynamic")]
     pub dynamic_queue_time: Duration,
     /// Answer 504 if the upstream accepts no connection in this time
-    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = patience, requires = "dynamic")]
+    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = positive_time, requires = "dynamic")]
     pub dynamic_connect_time: Duration,
     /// Answer 504 if the response does not begin in this time after the last byte of the request
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = patience, requires = "dynamic")]
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = positive_time, requires = "dynamic")]
     pub dynamic_first_byte_time: Duration,
     /// Disconnect the client if the response stalls for this time
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = patience, requires = "dynamic")]
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = positive_time, requires = "dynamic")]
     pub dynamic_stall_time: Duration,
     /// Limit the whole time of a response
-    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = patience, requires = "dynamic")]
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = positive_time, requires = "dynamic")]
     pub dynamic_timeout: Duration,
 }
 
@@ -72,7 +72,7 @@ impl DynamicOptions {
         for (index, route) in self.dynamic.iter().enumerate() {
             let stem = |route: &serve::Route| route.prefix.trim_end_matches('/').to_owned();
             if let Some(earlier) = self.dynamic[..index].iter().find(|earlier| stem(earlier) == stem(route)) {
-                bail!("--dynamic {earlier} and {route} have the same prefix: the second would never be asked");
+                bail!("--dynamic {earlier} and {route} have the same prefix: the second would never be used");
             }
         }
         let limits = serve::DynamicLimits {
@@ -98,18 +98,18 @@ impl DynamicOptions {
     }
 }
 
-/// A time that runs out.
-fn patience(typed: &str) -> Result<Duration> {
-    match parse_duration(typed)? {
-        Duration::ZERO => bail!("a time of 0 is none: write at least 1ms"),
+/// Parses a time above zero.
+fn positive_time(text: &str) -> Result<Duration> {
+    match parse_duration(text)? {
+        Duration::ZERO => bail!("expected a time of at least 1ms"),
         time => Ok(time),
     }
 }
 
-fn period(typed: &str) -> Result<Duration> {
-    let time = parse_duration(typed)?;
+fn period(text: &str) -> Result<Duration> {
+    let time = parse_duration(text)?;
     if time < Duration::from_millis(1) || time > Duration::from_secs(1) {
-        bail!("the kernel deals processor time out every 1ms to 1s");
+        bail!("expected a CPU quota period of 1ms to 1s");
     }
     Ok(time)
 }

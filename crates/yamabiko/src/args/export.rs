@@ -18,10 +18,10 @@ pub struct Push {
     #[arg(default_value = "last")]
     pub run: String,
     /// Send to Prometheus, or another receiver of remote write 1.0, such as http://127.0.0.1:9090/api/v1/write
-    #[arg(long, value_name = "URL", value_parser = whole_url)]
+    #[arg(long, value_name = "URL", value_parser = complete_url)]
     pub remote_write: Option<String>,
     /// Send to an OpenTelemetry receiver by OTLP over HTTP, such as http://127.0.0.1:4318; without a path, to /v1/metrics
-    #[arg(long, value_name = "URL", value_parser = whole_url)]
+    #[arg(long, value_name = "URL", value_parser = complete_url)]
     pub otlp: Option<String>,
     /// Header of every message, `Name: value`; may be repeated
     #[arg(short = 'H', long = "header", value_name = "LINE")]
@@ -41,9 +41,8 @@ pub struct Push {
 }
 
 /// An http or https URL without credentials: credentials belong into a header, which is not printed.
-pub(super) fn whole_url(typed: &str) -> Result<String, String> {
-    let uri: Uri =
-        typed.parse().map_err(|_| "expected a URL, such as http://127.0.0.1:9090/api/v1/write".to_owned())?;
+pub(super) fn complete_url(text: &str) -> Result<String, String> {
+    let uri: Uri = text.parse().map_err(|_| "expected a URL, such as http://127.0.0.1:9090/api/v1/write".to_owned())?;
     if !matches!(uri.scheme_str(), Some("http" | "https")) || uri.host().is_none_or(str::is_empty) {
         return Err("expected a complete URL, with http:// or https:// and a host".to_owned());
     }
@@ -51,7 +50,7 @@ pub(super) fn whole_url(typed: &str) -> Result<String, String> {
         return Err("the URL must not contain a user, since it is printed; use --header-file with `Authorization: ..`"
             .to_owned());
     }
-    Ok(typed.to_owned())
+    Ok(text.to_owned())
 }
 
 #[cfg(test)]
@@ -61,11 +60,11 @@ mod tests {
     #[test]
     fn receiver_must_be_a_complete_url_without_credentials() {
         for right in ["http://127.0.0.1:9090/api/v1/write", "https://[::1]:4318", "http://h"] {
-            assert_eq!(whole_url(right).as_deref(), Ok(right));
+            assert_eq!(complete_url(right).as_deref(), Ok(right));
         }
         for wrong in ["", "h:9090", "ftp://h/", "/path", "http://", "http://u:p@h/"] {
-            assert!(whole_url(wrong).is_err(), "{wrong}");
+            assert!(complete_url(wrong).is_err(), "{wrong}");
         }
-        assert!(whole_url("http://u:secret@h/").unwrap_err().contains("--header-file"));
+        assert!(complete_url("http://u:secret@h/").unwrap_err().contains("--header-file"));
     }
 }

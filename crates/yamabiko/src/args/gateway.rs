@@ -13,7 +13,7 @@ use plan::Placement;
 use units::{Bytes, CpuShare, Probability, parse_duration};
 
 use super::address;
-use crate::verb::bench::Doing;
+use crate::verb::bench::ExecutionOptions;
 
 #[derive(Args, Debug)]
 #[command(
@@ -196,9 +196,9 @@ pub enum Direction {
 
 impl GatewayResult {
     /// What to do with the result. `command` is the command line that repeats the run.
-    pub fn doing<'a>(&self, command: &'a str) -> Doing<'a> {
+    pub fn execution_options<'a>(&self, command: &'a str) -> ExecutionOptions<'a> {
         let (print_plan, no_save, show) = (self.print_plan, self.no_save, self.show.clone());
-        Doing { print_plan, json: self.json, strict: self.strict, no_save, show, command }
+        ExecutionOptions { print_plan, json: self.json, strict: self.strict, no_save, show, command }
     }
 }
 
@@ -208,16 +208,16 @@ impl Forwarding {
     /// # Errors
     /// Options that contradict each other.
     pub fn plan(&self) -> Result<GatewayPlan> {
-        let usual = GatewayPlan::default();
+        let defaults = GatewayPlan::default();
         let lab = &self.lab;
         let plan = GatewayPlan {
-            conditions: if lab.condition.is_empty() { usual.conditions.clone() } else { lab.condition.clone() },
-            links: lab.link.as_ref().map_or(usual.links.clone(), |links| links.0.clone()),
+            conditions: if lab.condition.is_empty() { defaults.conditions.clone() } else { lab.condition.clone() },
+            links: lab.link.as_ref().map_or(defaults.links.clone(), |links| links.0.clone()),
             share: lab.gateway_cpu.0,
             memory: lab.gateway_memory,
             load: lab.load,
             setup: lab.setup.clone(),
-            ..self.tests.put(&self.result, usual)
+            ..self.tests.apply_to(&self.result, defaults)
         };
         plan.check()?;
         Ok(plan)
@@ -271,7 +271,7 @@ impl GatewayClient {
             load: self.load,
             gateway_stat: self.gateway_stat.clone(),
             token_file: self.token_file.clone(),
-            ..self.tests.put(&self.result, GatewayPlan::against(self.server.clone()))
+            ..self.tests.apply_to(&self.result, GatewayPlan::against(self.server.clone()))
         };
         plan.check()?;
         Ok(plan)
@@ -279,7 +279,7 @@ impl GatewayClient {
 }
 
 impl TestOptions {
-    fn put(&self, result: &GatewayResult, plan: GatewayPlan) -> GatewayPlan {
+    fn apply_to(&self, result: &GatewayResult, plan: GatewayPlan) -> GatewayPlan {
         GatewayPlan {
             name: result.name.clone(),
             seed: result.seed,
@@ -312,22 +312,22 @@ pub struct Share(pub Option<CpuShare>);
 #[derive(Clone, Copy, Debug)]
 pub struct SocketBytes(pub Option<u32>);
 
-fn links(typed: &str) -> Result<Links, String> {
-    gateway::links(typed).map(Links)
+fn links(text: &str) -> Result<Links, String> {
+    gateway::links(text).map(Links)
 }
 
-fn share(typed: &str) -> Result<Share, String> {
-    gateway::share(typed).map(Share)
+fn share(text: &str) -> Result<Share, String> {
+    gateway::share(text).map(Share)
 }
 
-fn socket_bytes(typed: &str) -> Result<SocketBytes, String> {
-    gateway::socket_bytes(typed).map(SocketBytes)
+fn socket_bytes(text: &str) -> Result<SocketBytes, String> {
+    gateway::socket_bytes(text).map(SocketBytes)
 }
 
-fn condition(typed: &str) -> Result<Condition, String> {
-    typed.parse()
+fn condition(text: &str) -> Result<Condition, String> {
+    text.parse()
 }
 
-fn test(typed: &str) -> Result<TestName, String> {
-    typed.parse()
+fn test(text: &str) -> Result<TestName, String> {
+    text.parse()
 }

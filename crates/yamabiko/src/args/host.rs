@@ -45,7 +45,7 @@ impl FromArgMatches for HostOptions {
 
 impl HostOptions {
     /// The options, with `default` as the placement if none was given.
-    pub fn placed_or(&self, default: Placement, given: &Given) -> HostPlan {
+    pub fn with_default_placement(&self, default: Placement, given: &Given) -> HostPlan {
         let placement = if given.has("placement") { self.0.placement } else { default };
         HostPlan { placement, ..self.0.clone() }
     }

@@ -1,4 +1,4 @@
-//! `yamabiko live`.
+//! Arguments of `live`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -9,7 +9,7 @@ use manager::tokens::Role;
 use units::Bytes;
 
 use super::address;
-use super::export::whole_url;
+use super::export::complete_url;
 
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
@@ -42,13 +42,13 @@ pub struct Manager {
     pub keep_bytes: Size,
     /// Forward all data to an OpenTelemetry receiver by OTLP over HTTP, such as http://127.0.0.1:4318; without a path, to
     /// /v1/metrics
-    #[arg(long, value_name = "URL", value_parser = whole_url)]
+    #[arg(long, value_name = "URL", value_parser = complete_url)]
     pub otlp: Option<String>,
     /// File with headers for the OpenTelemetry receiver, `Name: value` each
     #[arg(long, value_name = "FILE", requires = "otlp")]
     pub otlp_header_file: Option<PathBuf>,
     /// Send alerts to this URL, by POST with JSON
-    #[arg(long, value_name = "URL", value_parser = whole_url)]
+    #[arg(long, value_name = "URL", value_parser = complete_url)]
     pub webhook: Option<String>,
     /// File with headers for the webhook
     #[arg(long, value_name = "FILE", requires = "webhook")]
@@ -137,12 +137,12 @@ pub struct Age(pub Option<Duration>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size(pub Option<u64>);
 
-fn age(typed: &str) -> Result<Age, String> {
+fn age(text: &str) -> Result<Age, String> {
     const EXPECTED: &str = "expected a time such as 400d or 36h, from 1h to 36500d, or `forever`";
-    if typed == "forever" {
+    if text == "forever" {
         return Ok(Age(None));
     }
-    let (number, unit_s) = match (typed.strip_suffix('d'), typed.strip_suffix('h')) {
+    let (number, unit_s) = match (text.strip_suffix('d'), text.strip_suffix('h')) {
         (Some(number), _) => (number, 86_400),
         (_, Some(number)) => (number, 3600),
         _ => return Err(EXPECTED.to_owned()),
@@ -153,10 +153,10 @@ fn age(typed: &str) -> Result<Age, String> {
     }
 }
 
-fn size(typed: &str) -> Result<Size, String> {
-    match typed {
+fn size(text: &str) -> Result<Size, String> {
+    match text {
         "unlimited" => Ok(Size(None)),
-        typed => typed.parse::<Bytes>().map(|bytes| Size(Some(bytes.0))).map_err(|error| error.to_string()),
+        text => text.parse::<Bytes>().map(|bytes| Size(Some(bytes.0))).map_err(|error| error.to_string()),
     }
 }
 

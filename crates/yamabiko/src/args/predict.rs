@@ -123,8 +123,8 @@ pub struct Described {
 }
 
 impl Described {
-    /// The model: typed options over those of the plan.
-    pub fn put(&self, plan: &mut Plan) {
+    /// Adds the model to a plan: given options replace those of the plan.
+    pub fn apply_to(&self, plan: &mut Plan) {
         if !self.components {
             return;
         }
@@ -144,8 +144,8 @@ impl Described {
 }
 
 /// `3KB`, or `3KB:0.2`.
-fn object(typed: &str) -> Result<ObjectPlan, String> {
-    let (size, share) = typed.rsplit_once(':').map_or((typed, None), |(size, share)| (size, Some(share)));
+fn object(text: &str) -> Result<ObjectPlan, String> {
+    let (size, share) = text.rsplit_once(':').map_or((text, None), |(size, share)| (size, Some(share)));
     let size = size.parse().map_err(|error| format!("{error}"))?;
     let share = match share {
         None => 1.0,

@@ -217,7 +217,7 @@ impl ProxyCache {
         if let Some(rates) = &self.rate {
             plan.cache.rates = rates.0.clone();
         }
-        self.workload.put(&mut plan)?;
+        self.workload.apply_to(&mut plan)?;
         let uses = match (self.close, self.keepalive) {
             (true, _) => Some(1),
             (_, true) => Some(USES_UNLIMITED),
@@ -232,7 +232,7 @@ impl ProxyCache {
 }
 
 impl WorkloadOptions {
-    fn put(&self, plan: &mut CachePlan) -> Result<()> {
+    fn apply_to(&self, plan: &mut CachePlan) -> Result<()> {
         if polymix::CacheWorkload::named(&self.workload).is_some() {
             plan.workload.name = Some(self.workload.clone());
         } else if Path::new(&self.workload).exists() {
@@ -245,7 +245,7 @@ impl WorkloadOptions {
             );
         }
         for (field, value) in &self.set {
-            put(&mut plan.workload.set, field, value.clone()).with_context(|| format!("--set {field}"))?;
+            insert_field(&mut plan.workload.set, field, value.clone()).with_context(|| format!("--set {field}"))?;
         }
         if let Some(law) = &self.think {
             plan.workload.set.insert("think".into(), toml::Value::String(law.to_string()));
@@ -270,13 +270,13 @@ impl OriginOptions {
 #[derive(Clone, Debug)]
 pub struct Rates(pub Vec<RequestRate>);
 
-pub(super) fn rates(typed: &str) -> Result<Rates, String> {
-    cachebench::rates(typed).map(Rates)
+pub(super) fn rates(text: &str) -> Result<Rates, String> {
+    cachebench::rates(text).map(Rates)
 }
 
 /// Parses `FIELD=VALUE`. A value that is not valid TOML is a string.
-fn field(typed: &str) -> Result<(String, toml::Value), String> {
-    let (field, value) = typed.split_once('=').ok_or("expected FIELD=VALUE, such as recurrence=0.5")?;
+fn field(text: &str) -> Result<(String, toml::Value), String> {
+    let (field, value) = text.split_once('=').ok_or("expected FIELD=VALUE, such as recurrence=0.5")?;
     let (field, value) = (field.trim(), value.trim());
     if field.is_empty() || field.split('.').any(str::is_empty) {
         return Err("expected FIELD=VALUE, such as recurrence=0.5 or forms.reload=0.1".into());
@@ -287,7 +287,7 @@ fn field(typed: &str) -> Result<(String, toml::Value), String> {
 }
 
 /// Sets the value at a dotted path.
-fn put(table: &mut toml::Table, field: &str, value: toml::Value) -> Result<()> {
+fn insert_field(table: &mut toml::Table, field: &str, value: toml::Value) -> Result<()> {
     match field.split_once('.') {
         None => {
             table.insert(field.to_owned(), value);
@@ -296,7 +296,7 @@ fn put(table: &mut toml::Table, field: &str, value: toml::Value) -> Result<()> {
         Some((first, rest)) => {
             let inner = table.entry(first).or_insert_with(|| toml::Value::Table(toml::Table::new()));
             match inner {
-                toml::Value::Table(inner) => put(inner, rest, value),
+                toml::Value::Table(inner) => insert_field(inner, rest, value),
                 _ => bail!("{first} has a value already and no field {rest}"),
             }
         }
@@ -304,10 +304,10 @@ fn put(table: &mut toml::Table, field: &str, value: toml::Value) -> Result<()> {
 }
 
 /// Parses a world number: decimal, or hexadecimal as in URLs.
-fn world(typed: &str) -> Result<u32, String> {
-    let read = match typed.strip_prefix("0x") {
+fn world(text: &str) -> Result<u32, String> {
+    let read = match text.strip_prefix("0x") {
         Some(hexadecimal) => u32::from_str_radix(hexadecimal, 16),
-        None => typed.parse(),
+        None => text.parse(),
     };
     read.map_err(|_| "expected a number from 0 to 4294967295, or 0x and hexadecimal digits".to_owned())
 }
@@ -326,11 +326,11 @@ mod tests {
             assert!(field(bad).unwrap_err().contains("FIELD=VALUE"), "{bad}");
         }
         let mut table = toml::Table::new();
-        put(&mut table, "forms.reload", toml::Value::Float(0.1)).unwrap();
-        put(&mut table, "forms.ims200", toml::Value::Float(0.2)).unwrap();
+        insert_field(&mut table, "forms.reload", toml::Value::Float(0.1)).unwrap();
+        insert_field(&mut table, "forms.ims200", toml::Value::Float(0.2)).unwrap();
         assert_eq!(table["forms"].as_table().unwrap().len(), 2);
-        put(&mut table, "x", toml::Value::Integer(1)).unwrap();
-        assert!(put(&mut table, "x.y", toml::Value::Integer(1)).is_err());
+        insert_field(&mut table, "x", toml::Value::Integer(1)).unwrap();
+        assert!(insert_field(&mut table, "x.y", toml::Value::Integer(1)).is_err());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! `docs/reference/options.md`: every verb and every option, from the definitions that parse them.
+//! Generates `docs/reference/options.md` from the definitions of verbs and options.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -7,7 +7,7 @@ use clap::{Arg, ArgAction, Command, CommandFactory};
 
 use super::Arguments;
 
-/// The page.
+/// The text of the page.
 fn page() -> String {
     let mut command = Arguments::command();
     command.build();
@@ -58,8 +58,8 @@ fn groups(verb: &Command) -> Vec<(&str, String)> {
     let mut groups: Vec<(&str, String)> = Vec::new();
     let is_listed = |arg: &&Arg| !arg.is_hide_set() && !["help", "version"].contains(&arg.get_id().as_str());
     for arg in verb.get_arguments().filter(is_listed) {
-        let usual = if arg.is_positional() { "Arguments" } else { "Options" };
-        let heading = arg.get_help_heading().unwrap_or(usual);
+        let default_heading = if arg.is_positional() { "Arguments" } else { "Options" };
+        let heading = arg.get_help_heading().unwrap_or(default_heading);
         let rows = match groups.iter().position(|(known, _)| *known == heading) {
             Some(place) => &mut groups[place].1,
             None => {
@@ -72,14 +72,15 @@ fn groups(verb: &Command) -> Vec<(&str, String)> {
     groups
 }
 
-/// `-r`, `--rate RATE`; as help has them, `--live[=ADDR]` where the value may be left out, and `--live=ADDR` where not.
+/// The name of an argument as in help: `-r`, `--rate RATE`; `--live[=ADDR]` if the value is optional, `--live=ADDR` if
+/// not.
 fn name(arg: &Arg) -> String {
     let short = arg.get_short().map(|letter| format!("`-{letter}`, "));
     let values = if arg.get_action().takes_values() || arg.is_positional() {
         let names = arg.get_value_names().unwrap_or_default();
         let values: String = names.iter().map(|name| format!(" {name}")).collect();
-        let may_be_left_out = arg.get_num_args().is_some_and(|number| number.min_values() == 0);
-        match (arg.is_require_equals_set(), may_be_left_out) {
+        let is_optional = arg.get_num_args().is_some_and(|number| number.min_values() == 0);
+        match (arg.is_require_equals_set(), is_optional) {
             (true, true) => format!("[={}]", values.trim_start()),
             (true, false) => format!("={}", values.trim_start()),
             (false, _) => values,
@@ -94,7 +95,7 @@ fn name(arg: &Arg) -> String {
     }
 }
 
-/// The default that is always the same one. Others stand in the text.
+/// The constant default of an argument. Defaults that depend on other options are in its text.
 fn default(arg: &Arg) -> String {
     if arg.is_hide_default_value_set() || !arg.get_action().takes_values() {
         return String::new();
@@ -114,12 +115,12 @@ fn meaning(arg: &Arg) -> String {
     text
 }
 
-/// Help has no full stop.
+/// Adds a full stop, which help texts do not have.
 fn sentence(text: &str) -> String {
     if text.is_empty() || text.ends_with(['.', ']']) { text.to_owned() } else { format!("{text}.") }
 }
 
-/// As a cell of a table.
+/// A text as a cell of a Markdown table.
 fn cell(text: &str) -> String {
     escaped(text).replace('<', "&lt;")
 }
@@ -129,11 +130,11 @@ fn escaped(text: &str) -> String {
 }
 
 #[test]
-fn the_page_of_options_is_current() {
+fn page_of_options_is_current() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/options.md");
     if std::env::var_os("UPDATE_REFERENCE").is_some() {
         std::fs::write(path, page()).unwrap();
     }
-    let kept = std::fs::read_to_string(path).unwrap_or_default();
-    assert!(kept == page(), "docs/reference/options.md is not current: cargo xtask reference");
+    let stored = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(stored == page(), "docs/reference/options.md is outdated: run cargo xtask reference");
 }

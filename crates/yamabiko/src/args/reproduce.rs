@@ -153,8 +153,8 @@ pub struct Gateway {
 }
 
 /// A time scale, 1 or more.
-fn faster(typed: &str) -> Result<f64, String> {
-    match units::parse_factor(typed) {
+fn faster(text: &str) -> Result<f64, String> {
+    match units::parse_factor(text) {
         Ok(factor) if (1.0..=1000.0).contains(&factor) => Ok(factor),
         _ => Err("expected a factor from 1 to 1000, such as 10x".into()),
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use units::Bytes;
 
-use crate::verb::runs::{Condition, Moment};
+use crate::verb::runs::{Condition, TimeSpan};
 
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -70,10 +70,10 @@ pub struct Search {
     pub verb: Option<String>,
     /// Started at this time or later, in UTC: 2026-11-20, 2026-11-20T09:30; or this long ago: 7d, 12h
     #[arg(long, value_name = "TIME")]
-    pub since: Option<Moment>,
+    pub since: Option<TimeSpan>,
     /// Started at this time or earlier; a day counts to its end
     #[arg(long, value_name = "TIME")]
-    pub until: Option<Moment>,
+    pub until: Option<TimeSpan>,
     /// With figures that meet this: 'p99 > 200ms', 'errors >= 1%', 'achieved < 1000/s'; several separated by commas. Figures:
     /// mean, p50, p75, p90, p95, p99, p99.9, p99.99, max (response times), errors, offered, achieved, duration
     #[arg(long = "where", value_name = "CONDITION", value_delimiter = ',')]

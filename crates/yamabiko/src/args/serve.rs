@@ -1,4 +1,4 @@
-//! `yamabiko serve`: as typed, and the bounds as meant.
+//! Arguments of `serve`, and the limits that they configure.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -82,10 +82,10 @@ pub struct FileOptions {
 #[command(next_help_heading = "Limits")]
 pub struct LimitOptions {
     /// Limit concurrent connections; beyond it the connection that is idle longest is closed [default: the limit of open files]
-    #[arg(long, value_name = "NUMBER", value_parser = some, conflicts_with = "max")]
+    #[arg(long, value_name = "NUMBER", value_parser = positive, conflicts_with = "max")]
     pub connections: Option<usize>,
     /// Limit connections from one address (IPv6: one /64); further ones get 503 [default: three quarters of --connections]
-    #[arg(long, value_name = "NUMBER", value_parser = some, conflicts_with = "max")]
+    #[arg(long, value_name = "NUMBER", value_parser = positive, conflicts_with = "max")]
     pub connections_per_address: Option<usize>,
     /// Limit the size of a request head, at most 32KiB; longer ones get 414 or 431
     #[arg(long, value_name = "SIZE", default_value = "8KiB", value_parser = head_size, conflicts_with = "max")]
@@ -94,16 +94,16 @@ pub struct LimitOptions {
     #[arg(long, value_name = "SIZE", default_value = "1MiB", conflicts_with = "max")]
     pub body_size: Bytes,
     /// Wait this long for a request head; for the first one from the connect, TLS handshake included
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = patience, conflicts_with = "max")]
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = timeout, conflicts_with = "max")]
     pub head_time: Duration,
     /// Disconnect a client that receives less than 16 KiB of its response in this time
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = patience, conflicts_with = "max")]
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = timeout, conflicts_with = "max")]
     pub stall_time: Duration,
     /// Disconnect a client that sends less than 1 KiB of its request body in this time
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = patience, conflicts_with = "max")]
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = timeout, conflicts_with = "max")]
     pub body_time: Duration,
     /// Close a persistent connection after this time without a request [default: 75s; set by the workload with --workload]
-    #[arg(long, value_name = "TIME", value_parser = patience, conflicts_with = "max")]
+    #[arg(long, value_name = "TIME", value_parser = timeout, conflicts_with = "max")]
     pub idle_time: Option<Duration>,
     /// Wait at most this long for requests in flight when the server is stopped
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration, conflicts_with = "max")]
@@ -150,8 +150,8 @@ pub enum Engine {
 }
 
 impl From<Engine> for serve::Engine {
-    fn from(typed: Engine) -> Self {
-        match typed {
+    fn from(engine: Engine) -> Self {
+        match engine {
             Engine::Auto => serve::Engine::Auto,
             Engine::Uring => serve::Engine::Uring,
             Engine::Epoll => serve::Engine::Epoll,
@@ -160,14 +160,14 @@ impl From<Engine> for serve::Engine {
 }
 
 impl FileOptions {
-    /// As meant.
+    /// The rules for files that these options configure.
     pub fn rules(&self) -> serve::FileRules {
-        let usual = serve::FileRules::default();
+        let defaults = serve::FileRules::default();
         serve::FileRules {
             hidden: self.hidden,
             index: match (self.no_index, self.index.is_empty()) {
                 (true, _) => Vec::new(),
-                (false, true) => usual.index,
+                (false, true) => defaults.index,
                 (false, false) => self.index.clone(),
             },
             precompressed: !self.no_precompressed,
@@ -176,44 +176,44 @@ impl FileOptions {
 }
 
 impl LimitOptions {
-    /// As meant, where `usual` says what was not typed.
-    pub fn limits(&self, usual: serve::Limits) -> serve::Limits {
+    /// The limits that these options configure; `defaults` has the defaults.
+    pub fn limits(&self, defaults: serve::Limits) -> serve::Limits {
         serve::Limits {
             head_bytes: usize::try_from(self.head_size.0).unwrap_or(usize::MAX),
             head_time: self.head_time,
-            idle_time: self.idle_time.unwrap_or(usual.idle_time),
+            idle_time: self.idle_time.unwrap_or(defaults.idle_time),
             stall_time: self.stall_time,
             body_bytes: self.body_size.0,
             body_time: self.body_time,
             connections: self.connections,
             connections_per_address: self.connections_per_address,
             stop_time: self.stop_time,
-            ..usual
+            ..defaults
         }
     }
 }
 
 /// A name in a folder, not a path.
-fn file_name(typed: &str) -> Result<String, String> {
-    match typed {
-        "" | "." | ".." => Err("the name of a file is wanted, such as index.html".to_owned()),
+fn file_name(text: &str) -> Result<String, String> {
+    match text {
+        "" | "." | ".." => Err("expected the name of a file, such as index.html".to_owned()),
         path if path.contains(['/', '\0']) => {
-            Err("a name without `/` is wanted: it is looked for in each folder".to_owned())
+            Err("expected a name without `/`: it is searched in each folder".to_owned())
         }
         name => Ok(name.to_owned()),
     }
 }
 
-fn some(typed: &str) -> Result<usize, String> {
-    match typed.parse() {
-        Ok(some @ 1..=10_000_000) => Ok(some),
+fn positive(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(number @ 1..=10_000_000) => Ok(number),
         _ => Err("expected a number from 1 to 10000000".to_owned()),
     }
 }
 
 /// What a head may take. With less, not even a short request of a browser fits.
-fn head_size(typed: &str) -> Result<Bytes, String> {
-    match typed.parse() {
+fn head_size(text: &str) -> Result<Bytes, String> {
+    match text.parse() {
         Ok(size @ Bytes(256..=32_768)) => Ok(size),
         Ok(_) => Err("from 256B to 32KiB".to_owned()),
         Err(error) => Err(format!("{error}")),
@@ -221,13 +221,13 @@ fn head_size(typed: &str) -> Result<Bytes, String> {
 }
 
 /// Time for something that a client must get done.
-fn patience(typed: &str) -> Result<Duration, String> {
-    match parse_duration(typed) {
-        Ok(time) if time >= PATIENCE_MIN => Ok(time),
-        Ok(_) => Err("at least 100ms: some clients are further away than that".to_owned()),
+fn timeout(text: &str) -> Result<Duration, String> {
+    match parse_duration(text) {
+        Ok(time) if time >= TIMEOUT_MIN => Ok(time),
+        Ok(_) => Err("expected at least 100ms: the RTT of some clients is longer than that".to_owned()),
         Err(error) => Err(error.to_string()),
     }
 }
 
 /// The shortest time-out that is not a denial of service by itself.
-const PATIENCE_MIN: Duration = Duration::from_millis(100);
+const TIMEOUT_MIN: Duration = Duration::from_millis(100);

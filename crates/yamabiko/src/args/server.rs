@@ -29,8 +29,8 @@ pub struct FamilyOptions {
 }
 
 impl From<FamilyOptions> for AddressFamily {
-    fn from(typed: FamilyOptions) -> Self {
-        match (typed.ipv4, typed.ipv6) {
+    fn from(options: FamilyOptions) -> Self {
+        match (options.ipv4, options.ipv6) {
             (false, false) => AddressFamily::Any,
             (true, false) => AddressFamily::Ipv4,
             (false, true) => AddressFamily::Ipv6,

@@ -1,4 +1,4 @@
-//! `--live` of every verb that makes a run.
+//! The option `--live` of every verb that makes a run.
 
 use clap::Args;
 

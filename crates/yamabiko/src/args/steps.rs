@@ -15,10 +15,10 @@ pub struct StepOptions {
     pub only_log: Option<PathBuf>,
 }
 
-/// Typed by the names that the crate has which does them.
+/// A feature of `--only`, with the name of the crate that implements it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Nothing.
+    /// No feature.
     None,
     With(serve::Feature),
 }
@@ -46,7 +46,7 @@ impl ValueEnum for Step {
 }
 
 impl Step {
-    /// As meant; `none` is nothing.
+    /// The feature; `None` for `none`.
     pub fn feature(self) -> Option<serve::Feature> {
         match self {
             Step::None => None,

@@ -128,8 +128,8 @@ impl From<ByName> for By {
     }
 }
 
-fn window(typed: &str) -> Result<Duration, String> {
-    match parse_duration(typed) {
+fn window(text: &str) -> Result<Duration, String> {
+    match parse_duration(text) {
         Ok(window) if window.is_zero() => Err("expected a window longer than 0, such as 10s".to_owned()),
         Ok(window) => Ok(window),
         Err(error) => Err(error.to_string()),

@@ -100,24 +100,24 @@ const PACKET_OPTIONS: [&str; 11] =
 
 /// An address with a port, or a port of loopback.
 #[cfg(feature = "web")]
-fn listen_address(typed: &str) -> Result<SocketAddr, String> {
+fn listen_address(text: &str) -> Result<SocketAddr, String> {
     let port = |port: &str| port.parse::<u16>().ok().map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
-    typed.parse().ok().or_else(|| port(typed)).ok_or_else(|| {
+    text.parse().ok().or_else(|| port(text)).ok_or_else(|| {
         "expected an address and a port, such as 192.0.2.1:7020 or [::]:7020, or a port of loopback, such as 7020"
             .to_owned()
     })
 }
 
-#[cfg(feature = "web")]
 /// `http://host[:port]`, without the slash that may end it.
-fn base_url(typed: &str) -> Result<String, String> {
-    let base = typed.strip_suffix('/').unwrap_or(typed);
+#[cfg(feature = "web")]
+fn base_url(text: &str) -> Result<String, String> {
+    let base = text.strip_suffix('/').unwrap_or(text);
     let Some(host) = base.strip_prefix("http://") else {
         return Err("expected an address such as http://192.0.2.1:7020; there is no TLS (https)".to_owned());
     };
     // An invalid port is not reported by `Uri`.
-    let is_whole = |uri: &Uri| uri.port_u16().is_some() || uri.host() == Some(host);
-    if host.contains(['@', '/', '?', '#']) || !base.parse::<Uri>().is_ok_and(|uri| is_whole(&uri)) {
+    let is_complete = |uri: &Uri| uri.port_u16().is_some() || uri.host() == Some(host);
+    if host.contains(['@', '/', '?', '#']) || !base.parse::<Uri>().is_ok_and(|uri| is_complete(&uri)) {
         return Err("expected only a host and a port, such as http://192.0.2.1:7020".to_owned());
     }
     Ok(base.to_owned())
@@ -130,11 +130,10 @@ pub enum At {
     Between,
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "web"))]
 mod tests {
     use super::*;
 
-    #[cfg(feature = "web")]
     #[test]
     fn port_alone_listens_on_loopback() {
         assert_eq!(listen_address("7020").unwrap().to_string(), "127.0.0.1:7020");

@@ -4,7 +4,8 @@
 pub(super) struct VerbHelp {
     /// Path such as `bench` or `runs search`; empty: the command itself.
     pub verb: &'static str,
-    /// Options that `-h` shows, by long name (arguments by id), with a text for one line; none: all options, in their own words.
+    /// Options that `-h` shows, by long name (arguments by id), with a text of one line. Empty: all options, with their
+    /// help texts.
     pub options: &'static [(&'static str, &'static str)],
     /// What an example does, and its command line.
     pub examples: &'static [(&'static str, &'static str)],
@@ -18,7 +19,7 @@ const fn help(
     VerbHelp { verb, options, examples }
 }
 
-/// Verbs by what they are for.
+/// Groups of verbs by purpose.
 pub(super) const GROUPS: [(&str, &[&str]); 6] = [
     ("Measure", &["demo", "bench", "run", "compare", "ab", "cache", "gateway", "disk"]),
     ("Emulate", &["net", "serve", "profile"]),

@@ -1,17 +1,17 @@
-//! `yamabiko ab`: ApacheBench's options and layout over a run like any other.
+//! `yamabiko ab`: measures a run with the options of ApacheBench and prints the result in its layout.
 //!
 //! ```text
 //!   words --> Options --> Plan --> testbed::bench --> requests.parquet --> figures --> report::ab --> stdout, -g, -e
 //!           (args::ab)  (plan)      (the run, stored)       (figures)
 //! ```
 //!
-//! Standard output is ab's, line for line. What ab cannot say goes to standard error: the verdict, where it is not valid.
+//! Standard output has ab's lines. A verdict other than valid, which ab does not have, is printed on standard error.
 
 mod ab_plan;
 mod failures;
 mod figures;
+mod output;
 mod progress;
-mod talk;
 
 use std::ffi::OsString;
 use std::fs;
@@ -27,31 +27,31 @@ use sys::signal::Interrupts;
 use tempfile::TempDir;
 use testbed::Outcome;
 
-use self::progress::Heartbeat;
+use self::progress::ProgressLines;
 use super::bench::{command_line, print};
-use crate::args::ab::{Asked, Options, Refused, USAGE, parse};
-use crate::exit::{Exit, without_numbers};
-use crate::terminal::say;
+use crate::args::ab::{Invocation, Options, Refused, USAGE, parse};
+use crate::exit::{Exit, without_os_error_number};
+use crate::terminal::print_message;
 
-/// Status of ab after its usage: EINVAL.
+/// Exit status of ab after wrong usage: EINVAL.
 const USAGE_STATUS: u8 = 22;
-/// Status of ab after any other refusal, and when it was interrupted.
+/// Exit status of ab after any other error, and after an interruption.
 const ERROR_STATUS: u8 = 1;
 
-/// The words after `ab`.
+/// Runs the command line after `ab`.
 pub fn run(words: &[OsString]) -> Result<Exit> {
     match parse(words.iter().cloned()) {
-        Ok(Asked::Run(options)) => bench(&options),
-        Ok(Asked::Version) => print(&talk::banner(false)).map(|()| Exit::Success),
-        Ok(Asked::Help) => print(USAGE).map(|()| Exit::Success),
-        Ok(Asked::Usage) => {
-            say(USAGE.trim_end());
+        Ok(Invocation::Run(options)) => bench(&options),
+        Ok(Invocation::Version) => print(&output::banner(false)).map(|()| Exit::Success),
+        Ok(Invocation::Help) => print(USAGE).map(|()| Exit::Success),
+        Ok(Invocation::Usage) => {
+            print_message(USAGE.trim_end());
             Ok(Exit::Ab(USAGE_STATUS))
         }
         Err(Refused { message, usage }) => {
-            say(plain(&message));
+            print_message(plain(&message));
             if usage {
-                say(USAGE.trim_end());
+                print_message(USAGE.trim_end());
             }
             Ok(Exit::Ab(if usage { USAGE_STATUS } else { ERROR_STATUS }))
         }
@@ -61,27 +61,27 @@ pub fn run(words: &[OsString]) -> Result<Exit> {
 fn bench(options: &Options) -> Result<Exit> {
     let plan = ab_plan::plan(options)?;
     let interrupts = Interrupts::install()?;
-    let place = Place::find()?;
-    let mut heartbeat = Heartbeat::new(options);
-    begin(options, &heartbeat)?;
-    let outcome = testbed::bench(&plan, &command_line(), Some(&place.book), &interrupts, &mut heartbeat)?;
+    let store = Store::open()?;
+    let mut progress = ProgressLines::new(options);
+    begin(options, &progress)?;
+    let outcome = testbed::bench(&plan, &command_line(), Some(&store.run_store), &interrupts, &mut progress)?;
     let records = records(&outcome)?;
     if let Err(why) = require_all(records.len() as u64, &outcome.document) {
-        say(format_args!("yamabiko: {why}"));
+        print_message(format_args!("yamabiko: {why}"));
         return Ok(Exit::Ab(ERROR_STATUS));
     }
-    let records = figures::within(records, outcome.document.run.duration_s);
+    let records = figures::ended_within(records, outcome.document.run.duration_s);
 
-    print(&talk::exchange(options, &outcome.first_exchange, &records))?;
+    print(&output::exchange(options, &outcome.first_exchange, &records))?;
     if let Some(failure) = failures::fatal(&records, options) {
-        say(&failure.message);
+        print_message(&failure.message);
         if failure.completed > 0 {
             print(&format!("Total of {} requests completed\n", failure.completed))?;
         }
         return Ok(Exit::Ab(failure.status));
     }
-    heartbeat.finish(records.len() as u64);
-    if !heartbeat.beats() {
+    progress.finish(records.len() as u64);
+    if !progress.is_enabled() {
         print("..done\n")?;
     }
     let report = figures::report(options, &outcome, &records);
@@ -90,50 +90,50 @@ fn bench(options: &Options) -> Result<Exit> {
         None => report::ab::text(&report, Shown { percentiles: options.percentiles, deviations: options.deviations }),
     })?;
     if let Err(message) = write_files(options, &report) {
-        say(message);
+        print_message(message);
         return Ok(Exit::Ab(ERROR_STATUS));
     }
-    Ok(close(&outcome.document, heartbeat.stopped()))
+    Ok(close(&outcome.document, progress.aborted()))
 }
 
-/// What ab prints before the first request.
-fn begin(options: &Options, heartbeat: &Heartbeat) -> Result<()> {
-    print(&talk::banner(options.html.is_some()))?;
+/// Prints ab's lines before the first request.
+fn begin(options: &Options, progress: &ProgressLines) -> Result<()> {
+    print(&output::banner(options.html.is_some()))?;
     if options.html.is_none() {
-        print(&talk::benchmarking(options, heartbeat.beats()))?;
+        print(&output::benchmarking(options, progress.is_enabled()))?;
     }
-    // There may be no line end yet.
+    // The last line may have no line feed yet, so it is flushed.
     let _ = std::io::stdout().flush();
     Ok(())
 }
 
-/// The run's requests, as far as the disk took them.
+/// The stored requests of the run.
 fn records(outcome: &Outcome) -> Result<Vec<RequestRecord>> {
     let dir = outcome.folder.as_deref().context("the run has no folder")?;
     Ok(store::read_requests(dir)?.collect::<store::Result<_>>()?)
 }
 
-/// Refuses a run of whose requests there are only so many: ab's figures are made from all of them, and those of a part
-/// would be of fewer requests, at a lower rate.
+/// Refuses a run of which not every request was stored: ab's figures are computed from all requests, and a part of them
+/// would give a lower count and rate.
 fn require_all(rows: u64, document: &Document) -> Result<(), String> {
     let load = document.load.as_ref().ok_or("there was no load")?;
-    // There is no warm-up, and what was in flight at the end was aborted.
+    // A run of ab has no warm-up, and requests in flight at its end are aborted, so every request is in these counts.
     let ended = load.completed + load.failed.values().sum::<u64>();
     if rows == ended {
         return Ok(());
     }
-    let kept = document.validity.checks.iter().find(|check| check.name == "records_stored");
-    let why = kept.map(|check| format!(" ({})", plain(&check.why))).unwrap_or_default();
+    let storage_check = document.validity.checks.iter().find(|check| check.name == "records_stored");
+    let why = storage_check.map(|check| format!(" ({})", plain(&check.why))).unwrap_or_default();
     Err(format!(
-        "only {rows} of {ended} requests were kept, and ab's report is made from all of them: there is none{why}; yamabiko \
-         bench counts requests whatever becomes of the disk"
+        "only {rows} of {ended} requests were stored, and ab's report needs all of them: no report is printed{why}; \
+         yamabiko bench counts requests independently of the disk"
     ))
 }
 
-/// In ab's order; an error in its words.
+/// Writes the files of -e and -g, in ab's order. The error is ab's message.
 fn write_files(options: &Options, report: &Report) -> Result<(), String> {
     let write = |file: &Path, kind: &str, text: String| {
-        let why = |error: std::io::Error| without_numbers(&error.to_string());
+        let why = |error: std::io::Error| without_os_error_number(&error.to_string());
         fs::write(file, text).map_err(|error| format!("Cannot open {kind} output file: {}", why(error)))
     };
     if let Some(file) = &options.percentages {
@@ -145,40 +145,42 @@ fn write_files(options: &Options, report: &Report) -> Result<(), String> {
     Ok(())
 }
 
-/// Says what stands against the figures, and how the program ends.
-fn close(document: &Document, stopped_by_us: bool) -> Exit {
+/// Prints the failed checks of a run that is not valid, and returns the exit status. `aborted`: after ten failures.
+fn close(document: &Document, aborted: bool) -> Exit {
     let validity = &document.validity;
     if validity.verdict != Verdict::Valid {
-        let doubts = validity
+        let failed_checks = validity
             .checks
             .iter()
             .filter(|check| matches!(check.state, CheckState::Failed | CheckState::CouldNotRun))
             .map(|check| format!("{}: {}", check.name.replace('_', " "), plain(&check.why)));
-        for doubt in doubts {
-            say(format_args!("yamabiko: this measurement is {}: {doubt}", validity.verdict.name()));
+        for check in failed_checks {
+            print_message(format_args!("yamabiko: this measurement is {}: {check}", validity.verdict.name()));
         }
     }
     match validity.verdict {
-        _ if document.run.interrupted && !stopped_by_us => Exit::Ab(ERROR_STATUS),
+        _ if document.run.interrupted && !aborted => Exit::Ab(ERROR_STATUS),
         Verdict::Invalid => Exit::Invalid,
         Verdict::Valid | Verdict::Suspect => Exit::Success,
     }
 }
 
-/// The run store, or, where that cannot be written, a folder that goes with this process.
-struct Place {
-    book: RunStore,
-    _gone_at_the_end: Option<TempDir>,
+/// The run store, or, if it cannot be written, a temporary folder that is removed at the end.
+struct Store {
+    run_store: RunStore,
+    _temporary_dir: Option<TempDir>,
 }
 
-impl Place {
-    fn find() -> Result<Place> {
-        let book = RunStore::open()?;
-        let Err(error) = fs::create_dir_all(book.root()) else { return Ok(Place { book, _gone_at_the_end: None }) };
-        let why = without_numbers(&error.to_string());
-        say(format_args!("yamabiko: the run is not stored: {}: {why}", book.root().display()));
-        let folder = tempfile::tempdir().context("a folder for the run")?;
-        Ok(Place { book: RunStore::at(folder.path()), _gone_at_the_end: Some(folder) })
+impl Store {
+    fn open() -> Result<Store> {
+        let run_store = RunStore::open()?;
+        let Err(error) = fs::create_dir_all(run_store.root()) else {
+            return Ok(Store { run_store, _temporary_dir: None });
+        };
+        let why = without_os_error_number(&error.to_string());
+        print_message(format_args!("yamabiko: the run is not stored: {}: {why}", run_store.root().display()));
+        let folder = tempfile::tempdir().context("a temporary folder for the run")?;
+        Ok(Store { run_store: RunStore::at(folder.path()), _temporary_dir: Some(folder) })
     }
 }
 

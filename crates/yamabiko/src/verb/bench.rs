@@ -1,4 +1,4 @@
-//! `yamabiko bench`: offer load, through a path or not.
+//! `yamabiko bench`: offers load to a server, through an emulated path or without one.
 
 use std::path::Path;
 
@@ -12,32 +12,32 @@ use crate::args;
 use crate::args::{ShowOptions, to_plan};
 pub use crate::command_line::{command_line, quote};
 use crate::exit::{self, Exit};
-use crate::live_child::Live;
+use crate::live_child::LivePage;
 use crate::progress::Display;
 use crate::terminal;
 
-/// What to do with a plan and its result; shared by `bench` and `run`.
-pub struct Doing<'a> {
-    /// The plan's own text instead of its result.
+/// How to execute a plan and what to print; shared by the verbs that run plans.
+pub struct ExecutionOptions<'a> {
+    /// Print the plan as TOML instead of executing it.
     pub print_plan: bool,
-    /// One JSON document and nothing else.
+    /// Print one JSON document and nothing else.
     pub json: bool,
-    /// Suspect counts as invalid.
+    /// A suspect result counts as invalid.
     pub strict: bool,
-    /// Keep nothing.
+    /// Do not store the run.
     pub no_save: bool,
-    /// Whether there is a page meanwhile.
+    /// Whether and where to serve a live page.
     pub show: ShowOptions,
-    /// The command that repeats it.
+    /// The command line that repeats the run.
     pub command: &'a str,
 }
 
-/// Makes the plan and does it.
+/// Makes the plan of the options, executes it, and prints the result.
 pub fn run(bench: &args::Bench) -> Result<Exit> {
     let plan = to_plan::bench(bench)?;
-    do_plan(
+    execute_plan(
         &plan,
-        &Doing {
+        &ExecutionOptions {
             print_plan: bench.result.print_plan,
             json: bench.result.json,
             strict: bench.result.strict,
@@ -48,21 +48,22 @@ pub fn run(bench: &args::Bench) -> Result<Exit> {
     )
 }
 
-/// Does a plan and prints its result.
-pub fn do_plan(plan: &Plan, doing: &Doing<'_>) -> Result<Exit> {
-    if doing.print_plan {
+/// Executes a plan and prints its result.
+pub fn execute_plan(plan: &Plan, options: &ExecutionOptions<'_>) -> Result<Exit> {
+    if options.print_plan {
         print(&plan.to_toml())?;
         return Ok(Exit::Success);
     }
-    // First: it starts this program again, from its beginning.
-    let own = plan.watch.tap.then(testbed::tapping::own_start).transpose()?;
-    let live = Live::start(&doing.show, !doing.no_save)?;
+    // This comes first, because it restarts this program with the tap's library.
+    let tap_start = plan.watch.tap.then(testbed::tapping::own_start).transpose()?;
+    let live = LivePage::start(&options.show, !options.no_save)?;
     let interrupts = Interrupts::install()?;
-    let book = if doing.no_save { None } else { Some(RunStore::open()?) };
-    let mut display = live.observing(Display::new("", doing.json));
-    let outcome = testbed::bench_tapped(plan, own, doing.command, book.as_ref(), &interrupts, &mut display)?;
-    show(&outcome, doing.json)?;
-    Ok(exit::of_document(&outcome.document, doing.strict))
+    let run_store = if options.no_save { None } else { Some(RunStore::open()?) };
+    let mut display = live.observing(Display::new("", options.json));
+    let outcome =
+        testbed::bench_tapped(plan, tap_start, options.command, run_store.as_ref(), &interrupts, &mut display)?;
+    show(&outcome, options.json)?;
+    Ok(exit::of_document(&outcome.document, options.strict))
 }
 
 fn show(outcome: &Outcome, json: bool) -> Result<()> {
@@ -70,14 +71,14 @@ fn show(outcome: &Outcome, json: bool) -> Result<()> {
         print(&(serde_json::to_string_pretty(&outcome.document)? + "\n"))
     } else {
         let (document, times) = (&outcome.document, Some(&outcome.response_time));
-        // Of what was not kept the seconds are gone.
-        let kept = Some(&document.run.dir).filter(|dir| !dir.is_empty());
-        let seconds = kept.map(|dir| super::report::seconds(Path::new(dir))).unwrap_or_default();
+        // Only a stored run has a series of seconds.
+        let run_dir = Some(&document.run.dir).filter(|dir| !dir.is_empty());
+        let seconds = run_dir.map(|dir| super::report::seconds(Path::new(dir))).unwrap_or_default();
         print(&report::terminal::render_over_time(document, times, &seconds, terminal::style()))
     }
 }
 
-/// Writes to stdout; a reader that has gone away (`| head`) is not an error.
+/// Writes to stdout; a closed pipe (`| head`) is not an error.
 pub fn print(text: &str) -> Result<()> {
     match terminal::write_out(text) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),

@@ -1,4 +1,4 @@
-//! `yamabiko cache`: a cache measured at one rate after another.
+//! `yamabiko cache`: measures a proxy cache at one rate after another.
 
 use std::path::{Path, PathBuf};
 
@@ -11,18 +11,18 @@ use sys::clock::Clock;
 use sys::signal::Interrupts;
 use testbed::Observer;
 
-use super::bench::{Doing, command_line, print};
-use super::concluding::{Ending, conclude};
+use super::bench::{ExecutionOptions, command_line, print};
+use super::result_page::{Output, write_and_print};
 use crate::args;
 use crate::exit::{self, Exit};
-use crate::live_child::Live;
+use crate::live_child::LivePage;
 use crate::progress::Display;
-use crate::terminal::{self, say};
+use crate::terminal::{self, print_message};
 
-/// Makes the sweep as typed.
-pub fn run(typed: &args::ProxyCache) -> Result<Exit> {
-    let result = &typed.result;
-    let doing = Doing {
+/// Measures the sweep of the given options.
+pub fn run(arguments: &args::ProxyCache) -> Result<Exit> {
+    let result = &arguments.result;
+    let options = ExecutionOptions {
         print_plan: result.print_plan,
         json: result.json,
         strict: result.strict,
@@ -30,61 +30,61 @@ pub fn run(typed: &args::ProxyCache) -> Result<Exit> {
         show: result.show.clone(),
         command: &command_line(),
     };
-    do_sweep(&typed.plan()?, &doing, result.html.as_ref())
+    execute_sweep(&arguments.plan()?, &options, result.html.as_ref())
 }
 
-/// Makes the sweep of a plan's text; `file` is where it was read.
-pub fn run_plan(text: &str, file: &Path, doing: &Doing<'_>) -> Result<Exit> {
+/// Measures the sweep of a plan; `text` is the plan, and `file` where it was read.
+pub fn run_plan(text: &str, file: &Path, options: &ExecutionOptions<'_>) -> Result<Exit> {
     let mut plan = CachePlan::from_toml(text, &file.display().to_string())?;
     plan.find_files_from(file.parent().unwrap_or(Path::new("")));
     cachebench::check(&plan)?;
-    do_sweep(&plan, doing, None)
+    execute_sweep(&plan, options, None)
 }
 
-fn do_sweep(plan: &CachePlan, doing: &Doing<'_>, html: Option<&PathBuf>) -> Result<Exit> {
-    if doing.print_plan {
+fn execute_sweep(plan: &CachePlan, options: &ExecutionOptions<'_>, html: Option<&PathBuf>) -> Result<Exit> {
+    if options.print_plan {
         print(&plan.to_toml())?;
         return Ok(Exit::Success);
     }
-    let live = Live::start(&doing.show, !doing.no_save)?;
+    let live = LivePage::start(&options.show, !options.no_save)?;
     let interrupts = Interrupts::install()?;
-    // What is not kept must be written all the same, to be simulated: it goes with this folder.
-    let passing = tempfile::tempdir().context("a folder for what is not kept")?;
-    let book = if doing.no_save { RunStore::at(passing.path()) } else { RunStore::open()? };
+    // An unsaved run is stored in a temporary folder, since the simulated cache reads its tables.
+    let temporary_dir = tempfile::tempdir().context("a folder for unsaved results")?;
+    let run_store = if options.no_save { RunStore::at(temporary_dir.path()) } else { RunStore::open()? };
     let order = Order {
         program: std::env::current_exe().context("the path of this program")?,
         seed: plan.seed,
-        command: doing.command.to_owned(),
+        command: options.command.to_owned(),
         started: Clock::start().started(),
     };
-    if !doing.json {
+    if !options.json {
         let time = std::time::Duration::from_secs(cachebench::time(plan)?.as_secs());
         let points = match plan.cache.rates.len() {
             1 => "one point".to_owned(),
             n => format!("{n} points"),
         };
-        say(format_args!("{points}; this takes about {}", units::format_duration(time)));
+        print_message(format_args!("{points}; this takes about {}", units::format_duration(time)));
     }
-    let mut progress = Progress { quiet: doing.json };
-    let mut done = cachebench::run(plan, &order, &book, &interrupts, &mut live.staging(&mut progress))?;
-    let page = report::cache_page(&done.document, &plan.to_toml());
-    if doing.no_save {
-        forget(&mut done.document);
+    let mut progress = Progress { quiet: options.json };
+    let mut measured = cachebench::run(plan, &order, &run_store, &interrupts, &mut live.staging(&mut progress))?;
+    let page = report::cache_page(&measured.document, &plan.to_toml());
+    if options.no_save {
+        clear_run_ids(&mut measured.document);
     }
-    let ending = Ending { folder: (!doing.no_save).then_some(done.folder.as_path()), html, json: doing.json };
-    conclude(page, &ending, || show(&done.document, doing.json))?;
-    Ok(exit::of_document(&done.document, doing.strict))
+    let output = Output { folder: (!options.no_save).then_some(measured.folder.as_path()), html, json: options.json };
+    write_and_print(page, &output, || show(&measured.document, options.json))?;
+    Ok(exit::of_document(&measured.document, options.strict))
 }
 
-/// Of what is not kept no document says where it is.
-fn forget(document: &mut Document) {
+/// Removes the paths and IDs of unsaved runs from a document.
+fn clear_run_ids(document: &mut Document) {
     document.run.dir.clear();
     document.run.id.clear();
     let points = document.cache.iter_mut().flat_map(|part| &mut part.points);
     points.for_each(|point| point.run.clear());
 }
 
-/// Prints a sweep, now or from the book.
+/// Prints a new or stored sweep.
 pub fn show(document: &Document, json: bool) -> Result<()> {
     if json {
         print(&(serde_json::to_string_pretty(document)? + "\n"))
@@ -93,9 +93,9 @@ pub fn show(document: &Document, json: bool) -> Result<()> {
     }
 }
 
-/// What is told of points while they are made, on stderr.
+/// Prints each measured point on stderr.
 pub struct Progress {
-    /// Nothing is.
+    /// Print nothing.
     pub quiet: bool,
 }
 
@@ -106,13 +106,13 @@ impl Stage for Progress {
 
     fn point(&mut self, point: &CachePoint) {
         if !self.quiet {
-            say(report::terminal::cache_point(point));
+            print_message(report::terminal::cache_point(point));
         }
     }
 
     fn step(&mut self, what: &str) {
         if !self.quiet {
-            say(what);
+            print_message(what);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `yamabiko capacity`: search for the highest load that meets an objective, as a rate or as a number of users or
+//! `yamabiko capacity`: searches for the highest load that meets an objective, as a rate or as a number of users or
 //! connections.
 
 use std::path::PathBuf;
@@ -14,19 +14,19 @@ use sys::clock::Clock;
 use sys::signal::Interrupts;
 use testbed::{Observer, RunFacts};
 
-use super::bench::{Doing, command_line, print};
-use super::concluding::{Ending, conclude};
+use super::bench::{ExecutionOptions, command_line, print};
+use super::result_page::{Output, write_and_print};
 use crate::args;
 use crate::exit::{self, Exit};
-use crate::live_child::Live;
+use crate::live_child::LivePage;
 use crate::progress::Display;
-use crate::terminal::{self, say};
+use crate::terminal::{self, print_message};
 
-/// Runs the search as typed.
-pub fn run(typed: args::Capacity) -> Result<Exit> {
-    let result = &typed.result;
+/// Runs the search of the given options.
+pub fn run(arguments: args::Capacity) -> Result<Exit> {
+    let result = &arguments.result;
     let command = command_line();
-    let doing = Doing {
+    let options = ExecutionOptions {
         print_plan: result.print_plan,
         json: result.json,
         strict: result.strict,
@@ -34,64 +34,76 @@ pub fn run(typed: args::Capacity) -> Result<Exit> {
         show: result.show.clone(),
         command: &command,
     };
-    let html = typed.html.clone();
-    match &typed.resume {
-        None => do_plan(&typed.into_plan()?, None, &doing, html.as_ref()),
+    let html = arguments.html.clone();
+    match &arguments.resume {
+        None => execute_plan(&arguments.into_plan()?, None, &options, html.as_ref()),
         Some(run) => {
             ensure!(
-                !doing.no_save,
+                !options.no_save,
                 "--resume continues in the run's own folder, which --no-save contradicts: omit \
                                      one of them"
             );
             let folder = RunStore::open()?.find(run)?;
             let plan = search::resumed(&folder)?;
             // The recorded command is the one that began the search.
-            let begun = store::read_capacity(&folder).ok().flatten().map(|document| document.run.command);
-            let doing = Doing { command: begun.as_deref().unwrap_or(doing.command), ..doing };
-            do_plan(&plan, Some(folder), &doing, html.as_ref())
+            let original_command = store::read_capacity(&folder).ok().flatten().map(|document| document.run.command);
+            let options =
+                ExecutionOptions { command: original_command.as_deref().unwrap_or(options.command), ..options };
+            execute_plan(&plan, Some(folder), &options, html.as_ref())
         }
     }
 }
 
 /// Runs the search of a plan; `resume`: folder of a search to continue.
-pub fn do_plan(plan: &Plan, resume: Option<PathBuf>, doing: &Doing<'_>, html: Option<&PathBuf>) -> Result<Exit> {
-    if doing.print_plan {
+pub fn execute_plan(
+    plan: &Plan,
+    resume: Option<PathBuf>,
+    options: &ExecutionOptions<'_>,
+    html: Option<&PathBuf>,
+) -> Result<Exit> {
+    if options.print_plan {
         print(&plan.to_toml())?;
         return Ok(Exit::Success);
     }
     search::check(plan)?;
-    let live = Live::start(&doing.show, !doing.no_save)?;
+    let live = LivePage::start(&options.show, !options.no_save)?;
     let interrupts = Interrupts::install()?;
-    let passing = tempfile::tempdir().context("a folder for unsaved results")?;
-    let book = if doing.no_save { RunStore::at(passing.path()) } else { RunStore::open()? };
+    let temporary_dir = tempfile::tempdir().context("a folder for unsaved results")?;
+    let run_store = if options.no_save { RunStore::at(temporary_dir.path()) } else { RunStore::open()? };
     let order = Order {
         program: std::env::current_exe().context("the path of this program")?,
         seed: plan.seed,
-        command: doing.command.to_owned(),
+        command: options.command.to_owned(),
         started: Clock::start().started(),
     };
-    if !doing.json {
+    if !options.json {
         let time = Duration::from_secs(search::time(plan)?.as_secs());
-        let on = if resume.is_some() { "from the start " } else { "" };
-        say(format_args!(
-            "{on}this takes about {}; Ctrl-C prints a partial result, and --resume continues",
+        let prefix = if resume.is_some() { "from the start " } else { "" };
+        print_message(format_args!(
+            "{prefix}this takes about {}; Ctrl-C prints a partial result, and --resume continues",
             units::format_duration(time)
         ));
     }
     let unit = plan.capacity.as_ref().map_or("1/s", |capacity| capacity.find.unit());
-    let mut progress = Progress { quiet: doing.json, unit, noted: false };
-    let mut done =
-        search::run(plan, &CapacityOptions { order, resume }, &book, &interrupts, &mut live.staging(&mut progress))?;
-    let page = report::capacity_page(&done.document, &plan.to_toml());
-    if doing.no_save {
-        forget(&mut done.document);
+    let mut progress = Progress { quiet: options.json, unit, noted: false };
+    let mut result_of_search = search::run(
+        plan,
+        &CapacityOptions { order, resume },
+        &run_store,
+        &interrupts,
+        &mut live.staging(&mut progress),
+    )?;
+    let page = report::capacity_page(&result_of_search.document, &plan.to_toml());
+    if options.no_save {
+        clear_run_ids(&mut result_of_search.document);
     }
-    let ending = Ending { folder: (!doing.no_save).then_some(done.folder.as_path()), html, json: doing.json };
-    conclude(page, &ending, || show(&done.document, doing.json))?;
-    Ok(exit_of(&done.document, doing.strict))
+    let output =
+        Output { folder: (!options.no_save).then_some(result_of_search.folder.as_path()), html, json: options.json };
+    write_and_print(page, &output, || show(&result_of_search.document, options.json))?;
+    Ok(exit_of(&result_of_search.document, options.strict))
 }
 
-/// Exit status, from the checks. An objective missed above the result is what the search is for.
+/// Exit status, from the checks. Trials that miss the objective are part of every search and do not count.
 pub fn exit_of(document: &CapacityDocument, strict: bool) -> Exit {
     match exit::of_validity(&document.validity) {
         Exit::Success if strict && document.validity.verdict != Verdict::Valid => Exit::Invalid,
@@ -108,8 +120,8 @@ pub fn show(document: &CapacityDocument, json: bool) -> Result<()> {
     }
 }
 
-/// The folder of an unsaved result is not printed.
-fn forget(document: &mut CapacityDocument) {
+/// Removes the paths and IDs of unsaved runs from a document.
+fn clear_run_ids(document: &mut CapacityDocument) {
     document.run.dir.clear();
     document.run.id.clear();
     document.capacity.trials.iter_mut().for_each(|trial| trial.run.clear());
@@ -120,7 +132,7 @@ struct Progress {
     quiet: bool,
     /// Unit of the loads.
     unit: &'static str,
-    /// Notes of a trial's run were printed with the first trial.
+    /// Whether the notes of a run were printed, with the first trial.
     noted: bool,
 }
 
@@ -133,13 +145,13 @@ impl Stage for Progress {
     fn trial(&mut self, trial: &TrialPart, so_far: &SearchProgress) {
         if !self.quiet {
             let line = report::terminal::capacity_trial(trial, so_far.bracket, self.unit);
-            say(format_args!("{line}{}", left(so_far.rest)));
+            print_message(format_args!("{line}{}", remaining_text(so_far.rest)));
         }
     }
 }
 
-/// Text of the remaining time.
-fn left(rest: Duration) -> String {
+/// The remaining time as a text; empty for less than a second.
+fn remaining_text(rest: Duration) -> String {
     match rest.as_secs() {
         0 => String::new(),
         seconds => format!("; about {} left", units::format_duration(Duration::from_secs(seconds))),

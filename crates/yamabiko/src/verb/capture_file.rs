@@ -1,10 +1,11 @@
-//! Packets of a capture file or pipe, in the order of their times.
+//! Reads packets of a capture file or pipe, in the order of their timestamps.
 //!
 //! ```text
-//!   blocks --> decoder --> [window: places in blocks that are kept] --> each packet, numbered as in the file
+//!   blocks --> decoder --> [window: positions in retained blocks] --> each packet, numbered as in the file
 //! ```
 //!
-//! Nothing is copied: a packet waits where it was read, and its block is used again when all its packets have gone.
+//! Packets are not copied: a packet stays in its block until it is delivered. A block is reused once all its packets
+//! are delivered.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -16,43 +17,43 @@ use wire::capture::{Decoder, Placed, Sorted, Step};
 
 use super::watch::blocks::{self, Appended, Block, Blocks, Bytes, Joined};
 
-/// A packet in its turn.
+/// A packet of a capture file.
 pub struct Packet<'a> {
     /// Its number in the file, from 1.
     pub number: u64,
-    /// When it was captured.
+    /// Capture time.
     pub at: Timestamp,
-    /// The link layer as the file numbers it.
+    /// Number of the link layer (LINKTYPE).
     pub link: u16,
     /// The interface's name; empty if the file has none.
     pub device: &'a str,
-    /// The bytes that were kept.
+    /// The captured bytes.
     pub bytes: &'a [u8],
-    /// Its length on the wire.
+    /// Length on the wire.
     pub original_length: u32,
 }
 
-/// How a file was read.
+/// The result of reading a file.
 #[derive(Debug, Default)]
 pub struct FileRead {
-    /// Whether it was left early, on Ctrl-C.
+    /// Whether Ctrl-C ended the reading early.
     pub interrupted: bool,
-    /// Why it could not be read to its end.
+    /// Why the file could not be read to its end.
     pub failure: Option<Error>,
-    /// Packets that the capturing system lost, as the file says.
+    /// Packets that the capturing system lost, according to the file.
     pub drops: u64,
-    /// Packets that had a time before that of one before them.
+    /// Packets with an earlier timestamp than a packet before them.
     pub reordered: u64,
 }
 
-/// Hands every packet to `each`: sorted by time within [`WINDOW_NS`], the others as they come. A packet without a time ends it, as
-/// a defect does: nothing that is measured can be said of it.
+/// Passes every packet to `each`, sorted by time within [`WINDOW_NS`]. A packet that is later than that is passed in
+/// its position in the file. A packet without a timestamp ends the reading, as a defect does: it cannot be measured.
 pub fn read(input: &mut File, interrupts: &Interrupts, mut each: impl FnMut(&Packet<'_>)) -> FileRead {
     let mut decoder = Decoder::new();
     let mut window = Window::new();
     let outcome = blocks::read(input, interrupts, |blocks| {
         let outcome = read_blocks(blocks, &mut decoder, &mut window, &mut each);
-        window.empty(blocks, &mut each);
+        window.finish(blocks, &mut each);
         outcome
     });
     let (interrupted, failure) = match outcome {
@@ -73,24 +74,24 @@ fn read_blocks(
             Step::Packet { packet, used } => {
                 if !packet.has_time {
                     bail!(
-                        "packet {} (byte {}) has no time, as those of simple packet blocks have none: nothing can be \
-                         measured; capture in another form of pcapng, or pcap",
+                        "packet {} (byte {}) has no timestamp, because it is in a simple packet block of pcapng: nothing can \
+                         be measured; capture with enhanced packet blocks, or in pcap",
                         window.packets + 1,
                         decoder.offset() - used as u64
                     );
                 }
                 let at = packet.at;
-                let place = Place {
+                let position = Position {
                     block: window.block,
-                    at: window.current.place_of(packet.bytes),
+                    at: window.current.offset_of(packet.bytes),
                     length: packet.bytes.len() as u32,
                     original_length: packet.original_length,
                     link: packet.link,
-                    name: window.named.1,
+                    name: window.last_name.1,
                 };
                 let interface = packet.interface;
                 let name = window.name_of(interface, decoder.interface_name(interface));
-                window.take(at, Place { name, ..place }, blocks, each);
+                window.push(at, Position { name, ..position }, blocks, each);
                 window.current.drop_first(used);
             }
             Step::Skip { used } => window.current.drop_first(used),
@@ -110,27 +111,28 @@ fn read_blocks(
     }
 }
 
-/// The packets that wait, and the blocks that they are in.
+/// The packets that wait for delivery, and their blocks.
 struct Window {
-    sorted: Sorted<Place>,
-    /// The block that is being read.
+    sorted: Sorted<Position>,
+    /// The current block, preceded by the unread rest of the previous one.
     current: Joined,
-    /// Its number, and how many packets in it wait.
+    /// Number of the current block.
     block: u64,
+    /// Packets in the current block that wait.
     waiting: usize,
-    /// The blocks before it that have packets, each with their number.
-    kept: VecDeque<(Bytes, usize)>,
-    /// Blocks made besides those that circulate from the start.
-    made: usize,
+    /// Earlier blocks, each with its number of waiting packets.
+    retained: VecDeque<(Bytes, usize)>,
+    /// Blocks added to those that circulate from the start.
+    added: usize,
     packets: u64,
     names: Vec<String>,
-    /// The latest packet's interface and the place of its name.
-    named: (u32, u16),
+    /// Interface of the latest packet, and the index of its name.
+    last_name: (u32, u16),
 }
 
-/// Where a packet is, and what is known of it.
+/// The position of a packet in a block, and its properties.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct Position {
     block: u64,
     at: usize,
     length: u32,
@@ -146,28 +148,28 @@ impl Window {
             current: Joined::default(),
             block: 0,
             waiting: 0,
-            kept: VecDeque::new(),
-            made: 0,
+            retained: VecDeque::new(),
+            added: 0,
             packets: 0,
             names: vec![String::new()],
-            named: (0, 0),
+            last_name: (0, 0),
         }
     }
 
-    /// The place of an interface's name.
+    /// The index of an interface's name.
     #[inline]
     fn name_of(&mut self, interface: u32, name: &str) -> u16 {
-        if self.named.0 != interface || self.names[usize::from(self.named.1)] != name {
-            self.named = (interface, self.name(name));
+        if self.last_name.0 != interface || self.names[usize::from(self.last_name.1)] != name {
+            self.last_name = (interface, self.name(name));
         }
-        self.named.1
+        self.last_name.1
     }
 
     #[cold]
     fn name(&mut self, name: &str) -> u16 {
         let known = self.names.iter().position(|known| known == name);
         let at = known.unwrap_or_else(|| {
-            // A file may name any number of devices; beyond this many their names are left out.
+            // A file may name any number of devices; beyond NAMES_MAX their names are omitted.
             if self.names.len() == NAMES_MAX {
                 return 0;
             }
@@ -178,94 +180,94 @@ impl Window {
     }
 
     #[inline]
-    fn take(&mut self, at: Timestamp, place: Place, blocks: &Blocks, each: &mut impl FnMut(&Packet<'_>)) {
+    fn push(&mut self, at: Timestamp, position: Position, blocks: &Blocks, each: &mut impl FnMut(&Packet<'_>)) {
         if self.sorted.is_beyond(at) {
-            self.hand_out_all(each);
+            self.deliver_all(each);
         }
         self.packets += 1;
         self.waiting += 1;
-        self.sorted.push(at, self.packets, place);
+        self.sorted.push(at, self.packets, position);
         while let Some(placed) = self.sorted.pop() {
-            self.hand_out(placed, each);
+            self.deliver(placed, each);
         }
         if self.sorted.len() > PACKETS_MAX
             && let Some(placed) = self.sorted.pop_any()
         {
-            self.hand_out(placed, each);
+            self.deliver(placed, each);
         }
-        self.give_back(blocks);
+        self.release_blocks(blocks);
     }
 
     #[inline]
-    fn hand_out(&mut self, placed: Placed<Place>, each: &mut impl FnMut(&Packet<'_>)) {
-        let Placed { at, number, place } = placed;
-        // Blocks before the current one are kept in the order of their numbers, which have no gaps.
-        let back = (self.block - place.block) as usize;
+    fn deliver(&mut self, placed: Placed<Position>, each: &mut impl FnMut(&Packet<'_>)) {
+        let Placed { at, number, place: position } = placed;
+        // Earlier blocks are retained in the order of their numbers, which have no gaps.
+        let back = (self.block - position.block) as usize;
         let bytes = if back == 0 {
             self.waiting -= 1;
-            self.current.at(place.at, place.length as usize)
+            self.current.at(position.at, position.length as usize)
         } else {
-            let index = self.kept.len() - back;
-            self.kept[index].1 -= 1;
-            self.kept[index].0.at(place.at, place.length as usize)
+            let index = self.retained.len() - back;
+            self.retained[index].1 -= 1;
+            self.retained[index].0.at(position.at, position.length as usize)
         };
-        let device = &self.names[usize::from(place.name)];
-        each(&Packet { number, at, link: place.link, device, bytes, original_length: place.original_length });
+        let device = &self.names[usize::from(position.name)];
+        each(&Packet { number, at, link: position.link, device, bytes, original_length: position.original_length });
     }
 
     #[cold]
-    fn hand_out_all(&mut self, each: &mut impl FnMut(&Packet<'_>)) {
+    fn deliver_all(&mut self, each: &mut impl FnMut(&Packet<'_>)) {
         while let Some(placed) = self.sorted.pop_any() {
-            self.hand_out(placed, each);
+            self.deliver(placed, each);
         }
     }
 
-    /// Adds a block to the bytes at hand.
+    /// Appends a block to the unread bytes.
     fn append(&mut self, block: Bytes, blocks: &Blocks, each: &mut impl FnMut(&Packet<'_>)) {
         match self.current.append(block) {
             Appended::First => {}
-            Appended::Copied(free) => blocks.give_back(Some(free)),
+            Appended::Copied(free) => blocks.reuse(Some(free)),
             Appended::Replaced(full) => {
                 self.block += 1;
-                self.kept.push_back((full, std::mem::take(&mut self.waiting)));
-                // The reader goes on with another while this one is kept.
-                if self.made < KEPT_MAX.min(self.kept.len()) {
-                    self.made += 1;
-                    blocks.give_back(Some(Bytes::new()));
+                self.retained.push_back((full, std::mem::take(&mut self.waiting)));
+                // The reader gets a new block for the one that is retained.
+                if self.added < RETAINED_MAX.min(self.retained.len()) {
+                    self.added += 1;
+                    blocks.reuse(Some(Bytes::new()));
                 }
-                while self.kept.len() > KEPT_MAX
+                while self.retained.len() > RETAINED_MAX
                     && let Some(placed) = self.sorted.pop_any()
                 {
-                    self.hand_out(placed, each);
-                    self.give_back(blocks);
+                    self.deliver(placed, each);
+                    self.release_blocks(blocks);
                 }
-                self.give_back(blocks);
+                self.release_blocks(blocks);
             }
         }
     }
 
-    /// Gives back the blocks whose packets have all gone.
+    /// Returns the blocks without waiting packets to the reader.
     #[inline]
-    fn give_back(&mut self, blocks: &Blocks) {
-        while self.kept.front().is_some_and(|(_, waiting)| *waiting == 0)
-            && let Some((block, _)) = self.kept.pop_front()
+    fn release_blocks(&mut self, blocks: &Blocks) {
+        while self.retained.front().is_some_and(|(_, waiting)| *waiting == 0)
+            && let Some((block, _)) = self.retained.pop_front()
         {
-            blocks.give_back(Some(block));
+            blocks.reuse(Some(block));
         }
     }
 
-    fn empty(&mut self, blocks: &Blocks, each: &mut impl FnMut(&Packet<'_>)) {
-        self.hand_out_all(each);
-        self.give_back(blocks);
+    fn finish(&mut self, blocks: &Blocks, each: &mut impl FnMut(&Packet<'_>)) {
+        self.deliver_all(each);
+        self.release_blocks(blocks);
     }
 }
 
-/// By how much a packet may be out of its place to be put right: more than queues of a card or two capturing machines with clocks
-/// kept by NTP differ, less than TCP's shortest timeout.
+/// The largest time, in ns, by which a packet may be late and still be sorted: more than the queues of a network card,
+/// or two capturing machines with clocks synchronised by NTP, differ; less than TCP's shortest timeout.
 pub const WINDOW_NS: u64 = 100_000_000;
-/// Packets that wait at most, which bounds the window where there are more than 160,000 a second.
+/// Most packets that wait. This bounds the window above 160,000 packets a second.
 const PACKETS_MAX: usize = 16_384;
-/// Blocks kept besides the one that is read: with 256 KB each this bounds the window in bytes, to 2 MB.
-const KEPT_MAX: usize = 8;
-/// Names of interfaces told apart.
+/// Most blocks retained besides the current one: with 256 KB each this bounds the window to 2 MB.
+const RETAINED_MAX: usize = 8;
+/// Most names of interfaces that are distinguished.
 const NAMES_MAX: usize = 256;

@@ -1,4 +1,4 @@
-//! `yamabiko compare`: two stored runs, or two servers with interleaved runs.
+//! `yamabiko compare`: compares two stored runs, or two servers with interleaved runs.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,76 +17,81 @@ use sys::signal::Interrupts;
 use testbed::Observer;
 
 use super::bench::{command_line, print};
-use super::concluding::{Ending, conclude};
+use super::result_page::{Output, write_and_print};
 use crate::args;
 use crate::args::Comparison;
 use crate::exit::{self, Exit};
-use crate::live_child::Live;
+use crate::live_child::LivePage;
 use crate::page_file;
 use crate::progress::Display;
-use crate::terminal::{self, say};
+use crate::terminal::{self, print_message};
 
-/// Runs the comparison as typed.
-pub fn run(typed: args::Compare) -> Result<Exit> {
-    let (json, strict, no_save, different_plans) = (typed.json, typed.strict, typed.no_save, typed.different_plans);
-    let [html, md] = [&typed.html, &typed.md].map(Clone::clone);
+/// Runs the comparison of the options and prints its result.
+pub fn run(arguments: args::Compare) -> Result<Exit> {
+    let (json, strict, no_save, different_plans) =
+        (arguments.json, arguments.strict, arguments.no_save, arguments.different_plans);
+    let [html, md] = [&arguments.html, &arguments.md].map(Clone::clone);
     #[cfg(feature = "export")]
-    let junit = typed.junit.clone();
-    let shown = typed.show.clone();
-    let question = typed.question()?;
+    let junit = arguments.junit.clone();
+    let shown = arguments.show.clone();
+    let compare_options = arguments.compare_options()?;
     let order = Order {
         program: std::env::current_exe().context("the path of this program")?,
-        seed: typed.seed,
+        seed: arguments.seed,
         command: command_line(),
         started: Clock::start().started(),
     };
-    let comparison = typed.comparison()?;
-    let passing = tempfile::tempdir().context("a folder for unsaved results")?;
-    let kept = RunStore::open()?;
-    let book = if no_save { RunStore::at(passing.path()) } else { kept.clone() };
+    let comparison = arguments.comparison()?;
+    let temporary_dir = tempfile::tempdir().context("a folder for unsaved results")?;
+    let default_store = RunStore::open()?;
+    let run_store = if no_save { RunStore::at(temporary_dir.path()) } else { default_store.clone() };
     let mut named = Vec::new();
-    let mut done = match comparison {
+    let mut outcome = match comparison {
         Comparison::Runs([a, b]) => {
             ensure!(
                 shown.live.is_none(),
                 "--live is for two servers (--server A --server B): show stored runs with `yamabiko live RUN`"
             );
-            let plan = StoredRunsPlan { a: runs::find(&kept, &a)?, b: runs::find(&kept, &b)?, different_plans };
+            let plan = StoredRunsPlan {
+                a: runs::find(&default_store, &a)?,
+                b: runs::find(&default_store, &b)?,
+                different_plans,
+            };
             named = [&plan.a[..], &plan.b[..]].concat();
-            runs::compare(&plan, &question, &order, &book)?
+            runs::compare(&plan, &compare_options, &order, &run_store)?
         }
         Comparison::Live(plan) => {
-            let page = Live::start(&shown, !no_save)?;
-            live(&plan, &question, &order, &book, json, &page)?
+            let page = LivePage::start(&shown, !no_save)?;
+            live(&plan, &compare_options, &order, &run_store, json, &page)?
         }
     };
     if no_save {
-        done.document.run.dir.clear();
-        done.document.run.id.clear();
+        outcome.document.run.dir.clear();
+        outcome.document.run.id.clear();
     }
-    let page = page(&done.document, &kept, &done.folder, &named);
+    let page = page(&outcome.document, &default_store, &outcome.folder, &named);
     if let Some(path) = &md {
         page_file::write(path, page.to_markdown().as_bytes())?;
     }
     #[cfg(feature = "export")]
     if let Some(path) = &junit {
-        page_file::write(path, report::junit(&done.document, strict).as_bytes())?;
+        page_file::write(path, report::junit(&outcome.document, strict).as_bytes())?;
     }
-    let ending = Ending { folder: (!no_save).then_some(done.folder.as_path()), html: html.as_ref(), json };
-    conclude(page, &ending, || show(&done.document, json))?;
-    Ok(exit_of(&done.document, strict))
+    let output = Output { folder: (!no_save).then_some(outcome.folder.as_path()), html: html.as_ref(), json };
+    write_and_print(page, &output, || show(&outcome.document, json))?;
+    Ok(exit_of(&outcome.document, strict))
 }
 
-/// The page, with the curves of runs that still exist: in the folders just given, otherwise by name in the run store or
-/// next to the comparison's folder.
-pub fn page(document: &CompareDocument, book: &RunStore, folder: &Path, named: &[PathBuf]) -> Page {
+/// The page of a comparison, with the curves of its runs. A run is found in the folders `named`, otherwise by name in
+/// the run store or next to the comparison's folder. Runs that no longer exist have no curves.
+pub fn page(document: &CompareDocument, run_store: &RunStore, folder: &Path, named: &[PathBuf]) -> Page {
     let find = |id: &str| {
         let of_that_name = named.iter().find(|dir| dir.file_name().is_some_and(|name| name == id)).cloned();
-        let beside = folder.parent().map(|parent| parent.join(id));
+        let sibling = folder.parent().map(|parent| parent.join(id));
         of_that_name
             .into_iter()
-            .chain([book.root().join(id)])
-            .chain(beside)
+            .chain([run_store.root().join(id)])
+            .chain(sibling)
             .find(|dir| dir.join("summary.json").is_file())
     };
     let plan = store::read_plan(folder).unwrap_or_default();
@@ -95,24 +100,31 @@ pub fn page(document: &CompareDocument, book: &RunStore, folder: &Path, named: &
 
 fn live(
     plan: &InterleavedPlan,
-    question: &CompareOptions,
+    compare_options: &CompareOptions,
     order: &Order,
-    book: &RunStore,
+    run_store: &RunStore,
     json: bool,
-    page: &Live,
+    page: &LivePage,
 ) -> Result<CompareResult> {
     let interrupts = Interrupts::install()?;
     if !json {
-        let [least, most] = plan.time().map(|time| Duration::from_secs(time.as_secs().max(1)));
+        let [shortest, longest] = plan.time().map(|time| Duration::from_secs(time.as_secs().max(1)));
         let time = if plan.blocks.is_fixed() {
-            format!("about {}", units::format_duration(most))
+            format!("about {}", units::format_duration(longest))
         } else {
-            format!("from {} to {}", units::format_duration(least), units::format_duration(most))
+            format!("from {} to {}", units::format_duration(shortest), units::format_duration(longest))
         };
-        say(format_args!("A: {}; B: {}; this takes {time}", plan.what[0], plan.what[1]));
+        print_message(format_args!("A: {}; B: {}; this takes {time}", plan.what[0], plan.what[1]));
     }
-    let mut progress = Progress { quiet: json, said: String::new() };
-    Ok(compare::interleaved::run(plan, question, order, book, &interrupts, &mut page.staging(&mut progress))?)
+    let mut progress = Progress { quiet: json, last_block: String::new() };
+    Ok(compare::interleaved::run(
+        plan,
+        compare_options,
+        order,
+        run_store,
+        &interrupts,
+        &mut page.staging(&mut progress),
+    )?)
 }
 
 /// Exit status: that of the checks, then that of `--fail-if`. A term without a verdict counts like an invalid
@@ -138,19 +150,19 @@ pub fn show(document: &CompareDocument, json: bool) -> Result<()> {
 /// Progress on stderr: a bar per run, and a line per block.
 struct Progress {
     quiet: bool,
-    said: String,
+    last_block: String,
 }
 
 impl Stage for Progress {
     fn begin(&mut self, what: &str) -> Box<dyn Observer> {
-        // Within a block only the side changes.
+        // Within a block only the side (A or B) changes.
         let block = what.split_once(',').map_or(what, |(block, _)| block);
-        if !self.quiet && block != self.said {
-            self.said = block.to_owned();
+        if !self.quiet && block != self.last_block {
+            self.last_block = block.to_owned();
             let so_far = what.split_once(" so far").and_then(|(before, _)| before.splitn(3, ", ").nth(2));
             match so_far {
-                Some(so_far) => say(format_args!("{block} ({so_far} so far)")),
-                None => say(block),
+                Some(so_far) => print_message(format_args!("{block} ({so_far} so far)")),
+                None => print_message(block),
             }
         }
         let side = what.split(", ").nth(1).unwrap_or_default();

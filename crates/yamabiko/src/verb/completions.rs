@@ -1,7 +1,7 @@
-//! `yamabiko completions`: what a shell needs to complete verbs, options and the names of runs.
+//! `yamabiko completions`: prints a shell script that completes verbs, options and the names of runs.
 //!
-//! clap_complete writes the scripts. What it does not know is which runs there are: bash, zsh and fish are told to ask
-//! `yamabiko runs names`, which prints plain names only, so that no name in the run store is ever read as shell.
+//! clap_complete generates the scripts without the names of runs. For bash, zsh and fish this module adds a call of
+//! `yamabiko runs names`, which prints only names without special characters, so that a shell never interprets a name.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::args;
 use crate::exit::Exit;
 use crate::help;
 
-/// Prints a shell's script.
+/// Prints the script of a shell.
 pub fn run(completions: &args::Completions) -> Result<Exit> {
     print(&script(completions.shell))?;
     Ok(Exit::Success)
@@ -48,7 +48,7 @@ fn verbs_of_runs(command: &Command) -> Vec<String> {
     verbs
 }
 
-/// How the arguments that are runs are called in the code, and so in zsh's script.
+/// The clap IDs of arguments that are runs, which occur in the script of zsh.
 fn ids_of_runs(command: &Command) -> BTreeSet<String> {
     let below = command.get_subcommands().flat_map(ids_of_runs);
     let own =
@@ -120,7 +120,7 @@ fn fish(verbs: &[String]) -> String {
 }
 
 const NAME: &str = "yamabiko";
-/// How most of them are called.
+/// The usual clap IDs of arguments that are runs.
 const RUNS: &[&str] = &["run", "runs", "runs_and_file"];
 const ZSH_RUNS: &str = "\
 (( $+functions[_yamabiko_runs] )) ||
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn completion_knows_verbs_that_take_runs() {
+    fn completion_includes_verbs_with_a_run_argument() {
         let verbs = verbs_of_runs(&help::command());
         for verb in ["report", "compare", "runs tag", "runs untag", "runs delete", "runs export", "runs du"] {
             assert!(verbs.iter().any(|found| found == verb), "{verb}: {verbs:?}");

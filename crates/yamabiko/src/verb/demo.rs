@@ -1,4 +1,4 @@
-//! `yamabiko demo`: the effect of distance in a minute. One server, one rate, three distances.
+//! `yamabiko demo`: shows the effect of distance in a minute, with one server, one rate and three distances.
 //!
 //! The Koshien (ENMA) paper (Nishimura et al., about 2001) offered 110 requests a second to the same server over a LAN,
 //! over a constant RTT of 48 ms, and over the RTTs of a real audience, and counted concurrent connections (its term:
@@ -22,10 +22,10 @@ use units::RequestRate;
 use super::bench::print;
 use crate::args;
 use crate::exit::Exit;
-use crate::live_child::Live;
+use crate::live_child::LivePage;
 use crate::page_file;
 use crate::progress::Display;
-use crate::terminal::say;
+use crate::terminal::print_message;
 
 const RATE_PER_S: f64 = 110.0;
 const CLIENTS: u32 = 100;
@@ -68,18 +68,18 @@ const EXPERIMENTS: [Experiment; 3] = [
     },
 ];
 
-/// Runs the three experiments and prints the table.
+/// Measures at the three distances and prints the table.
 pub fn run(demo: &args::Demo) -> Result<Exit> {
-    let live = Live::start(&demo.show, true)?;
+    let live = LivePage::start(&demo.show, true)?;
     let interrupts = Interrupts::install()?;
     let folder = tempfile::tempdir().context("a temporary folder for the demo's file")?;
     let mut file = std::fs::File::create(folder.path().join("10k.bin")).context("the demo's file")?;
     file.write_all(&[b'y'; FILE_BYTES]).context("the demo's file")?;
     drop(file);
 
-    let book = RunStore::open()?;
+    let run_store = RunStore::open()?;
     if !demo.json {
-        say(format_args!(
+        print_message(format_args!(
             "One server, {RATE_PER_S:.0} requests/s for a 10 KB file, one connection each, {CLIENTS} clients; only \
              the distance changes."
         ));
@@ -88,7 +88,7 @@ pub fn run(demo: &args::Demo) -> Result<Exit> {
     for experiment in &EXPERIMENTS {
         let plan = plan(experiment, demo, folder.path())?;
         let mut display = live.observing(Display::new(experiment.label, demo.json));
-        outcomes.push(testbed::bench(&plan, "yamabiko demo", Some(&book), &interrupts, &mut display)?);
+        outcomes.push(testbed::bench(&plan, "yamabiko demo", Some(&run_store), &interrupts, &mut display)?);
         if interrupts.count() > 0 {
             break;
         }
@@ -190,9 +190,9 @@ fn table(outcomes: &[Outcome]) -> String {
         }
     }
     for (experiment, outcome) in EXPERIMENTS.iter().zip(outcomes) {
-        if let Some(doubt) = doubt(experiment.label, &outcome.document) {
+        if let Some(sentence) = worst_check(experiment.label, &outcome.document) {
             text.push('\n');
-            text.push_str(&wrapped(&doubt, COLUMNS).join("\n"));
+            text.push_str(&wrapped(&sentence, COLUMNS).join("\n"));
             text.push('\n');
         }
     }
@@ -203,19 +203,19 @@ fn table(outcomes: &[Outcome]) -> String {
 }
 
 /// The worst failed check of a run as a sentence, the others by name.
-fn doubt(label: &str, document: &Document) -> Option<String> {
+fn worst_check(label: &str, document: &Document) -> Option<String> {
     let validity = &document.validity;
-    let doubts = |check: &&Check| matches!(check.state, CheckState::Failed | CheckState::CouldNotRun);
-    let mut doubts: Vec<&Check> = validity.checks.iter().filter(doubts).collect();
-    let by = |check: &Check| match (check.value, check.limit) {
+    let has_failed = |check: &&Check| matches!(check.state, CheckState::Failed | CheckState::CouldNotRun);
+    let mut failed_checks: Vec<&Check> = validity.checks.iter().filter(has_failed).collect();
+    let excess = |check: &Check| match (check.value, check.limit) {
         (Some(value), Some(limit)) if limit > 0.0 => value / limit,
         _ => 0.0,
     };
-    doubts.sort_by(|a, b| {
+    failed_checks.sort_by(|a, b| {
         let invalid = |check: &Check| check.weight == Weight::Invalid;
-        invalid(b).cmp(&invalid(a)).then(by(b).total_cmp(&by(a)))
+        invalid(b).cmp(&invalid(a)).then(excess(b).total_cmp(&excess(a)))
     });
-    let (worst, others) = doubts.split_first()?;
+    let (worst, others) = failed_checks.split_first()?;
     let mut text = format!("{label} is {}: {} ({}).", validity.verdict.name(), worst.why, worst.name);
     if !others.is_empty() {
         let names: Vec<&str> = others.iter().map(|check| check.name.as_str()).collect();
@@ -239,7 +239,7 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// What the figures mean, and why they differ from those of 2001.
+/// Explains the figures, and why they differ from those of 2001.
 const NOTES: [&str; 2] = [
     "Same server, same rate: the more distant and varied its users are, the more concurrent connections it has. A \
      benchmark on a LAN does not show this.",
@@ -249,5 +249,5 @@ const NOTES: [&str; 2] = [
      Koshien's distances are fitted to the paper's published figures, not measured.",
 ];
 
-/// Width of the table.
+/// Width of the table, in characters.
 const COLUMNS: usize = 118;

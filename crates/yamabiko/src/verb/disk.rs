@@ -1,4 +1,4 @@
-//! `yamabiko disk`: how fast a folder's storage reads, writes and commits.
+//! `yamabiko disk`: measures how fast a folder's storage reads, writes and commits.
 
 use std::fs;
 
@@ -11,56 +11,56 @@ use sys::clock::Clock;
 use sys::signal::Interrupts;
 
 use super::bench::{command_line, print};
-use super::concluding::{Ending, conclude};
+use super::result_page::{Output, write_and_print};
 use crate::args;
 use crate::exit::{self, Exit};
-use crate::terminal::{self, say};
+use crate::terminal::{self, print_message};
 
-/// Measures it as typed.
-pub fn run(typed: &args::Disk) -> Result<Exit> {
-    let plan = typed.plan();
+/// Measures the storage with the given options, and prints the result.
+pub fn run(arguments: &args::Disk) -> Result<Exit> {
+    let plan = arguments.plan();
     let interrupts = Interrupts::install()?;
-    let passing = tempfile::tempdir().context("a folder for what is not kept")?;
-    let book = if typed.no_save { RunStore::at(passing.path()) } else { RunStore::open()? };
+    let temporary_dir = tempfile::tempdir().context("a folder for unsaved results")?;
+    let run_store = if arguments.no_save { RunStore::at(temporary_dir.path()) } else { RunStore::open()? };
     let order = Order {
         program: std::env::current_exe().context("the path of this program")?,
-        seed: typed.seed,
+        seed: arguments.seed,
         command: command_line(),
         started: Clock::start().started(),
     };
-    let mut began = false;
-    let mut tell = |test: Trial| {
-        if typed.json {
+    let mut has_begun = false;
+    let mut print_progress = |test: Trial| {
+        if arguments.json {
             return;
         }
-        if !std::mem::replace(&mut began, true) {
+        if !std::mem::replace(&mut has_begun, true) {
             let time = std::time::Duration::from_secs(plan.time().as_secs().max(1));
-            say(format_args!(
+            print_message(format_args!(
                 "a file of {} in {}, without a name; this takes about {}, longer on a slow disk",
                 plan.size,
                 plan.directory.display(),
                 units::format_duration(time)
             ));
         }
-        say(report::disk::about(test.name()));
+        print_message(report::disk::about(test.name()));
     };
-    let mut done = disk::run(&plan, &order, &book, &interrupts, &mut tell)?;
-    if typed.no_save {
-        done.document.run.dir.clear();
-        done.document.run.id.clear();
+    let mut measured = disk::run(&plan, &order, &run_store, &interrupts, &mut print_progress)?;
+    if arguments.no_save {
+        measured.document.run.dir.clear();
+        measured.document.run.id.clear();
     }
-    let plan = fs::read_to_string(done.folder.join("plan.toml")).unwrap_or_default();
-    let page = report::disk_page(&done.document, &plan);
-    let ending = Ending {
-        folder: (!typed.no_save).then_some(done.folder.as_path()),
-        html: typed.html.as_ref(),
-        json: typed.json,
+    let plan = fs::read_to_string(measured.folder.join("plan.toml")).unwrap_or_default();
+    let page = report::disk_page(&measured.document, &plan);
+    let output = Output {
+        folder: (!arguments.no_save).then_some(measured.folder.as_path()),
+        html: arguments.html.as_ref(),
+        json: arguments.json,
     };
-    conclude(page, &ending, || show(&done.document, typed.json))?;
-    Ok(exit_of(&done.document, typed.strict))
+    write_and_print(page, &output, || show(&measured.document, arguments.json))?;
+    Ok(exit_of(&measured.document, arguments.strict))
 }
 
-/// Its status: that of its checks.
+/// The exit status of a measurement, from its validity checks.
 pub fn exit_of(document: &DiskDocument, strict: bool) -> Exit {
     match exit::of_validity(&document.validity) {
         Exit::Success if strict && document.validity.verdict != schema::Verdict::Valid => Exit::Invalid,
@@ -68,7 +68,7 @@ pub fn exit_of(document: &DiskDocument, strict: bool) -> Exit {
     }
 }
 
-/// Prints what was measured, now or from the book.
+/// Prints the document of a measurement, new or stored.
 pub fn show(document: &DiskDocument, json: bool) -> Result<()> {
     if json {
         print(&(serde_json::to_string_pretty(document)? + "\n"))

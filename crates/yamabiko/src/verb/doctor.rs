@@ -1,4 +1,4 @@
-//! `yamabiko doctor`: what works on this machine, and how to fix the rest.
+//! `yamabiko doctor`: reports which verbs work on this machine, and how to fix the rest.
 
 use anyhow::Result;
 use experiment::ExperimentError;
@@ -15,8 +15,8 @@ use crate::terminal;
 
 /// Examines the machine and prints the result.
 pub fn run(arguments: &args::Doctor) -> Result<Exit> {
-    let book = RunStore::open()?;
-    let mut document = doctor::examine(book.root(), arguments.quick)?;
+    let run_store = RunStore::open()?;
+    let mut document = doctor::examine(run_store.root(), arguments.quick)?;
     document.verbs.push(koshien(&document, Apache::find().map(drop), Httperf::find().map(drop)));
     if arguments.json {
         print(&(serde_json::to_string_pretty(&document)? + "\n"))?;
@@ -27,7 +27,7 @@ pub fn run(arguments: &args::Doctor) -> Result<Exit> {
     Ok(if document.ready() { Exit::Success } else { Exit::Lacking })
 }
 
-/// The state of `reproduce koshien`: that of the testbed, and two foreign programs.
+/// The state of `reproduce koshien`: that of the testbed, and whether Apache and httperf are installed.
 fn koshien(
     document: &DoctorDocument,
     apache: Result<(), ExperimentError>,

@@ -1,10 +1,10 @@
-//! `yamabiko export`: sends a run's metrics to a Prometheus or to an OpenTelemetry receiver.
+//! `yamabiko export`: sends a run's metrics to a Prometheus server or an OpenTelemetry receiver.
 //!
 //! ```text
-//!   run folder --Figures--> metrics --messages, in order--> post: one at a time, tried again as the protocol says
+//!   run folder --Figures--> metrics --messages, in order--> post: one at a time, with the protocol's retries
 //! ```
 //!
-//! The receiver is whatever the user names. Nothing is sent but the metrics and the headers that were given.
+//! Only the metrics and the given headers are sent, to the receiver that the user names.
 
 pub(super) mod headers;
 mod post;
@@ -19,12 +19,12 @@ use super::bench::print;
 use super::report::export::open_telemetry::durations;
 use crate::args;
 use crate::exit::Exit;
-use crate::terminal::say;
+use crate::terminal::print_message;
 
-/// Sends the run.
+/// Sends the metrics of the run.
 pub fn run(arguments: &args::Push) -> Result<Exit> {
     let dir = RunStore::open()?.find(&arguments.run)?;
-    // What is wrong with what was typed is said before a long table is read.
+    // Options are checked before a long table is read.
     let (url, is_otlp) = match (&arguments.remote_write, &arguments.otlp) {
         (Some(url), _) => (url.clone(), false),
         (None, url) => (otlp::metrics_url(url.as_deref().unwrap_or_default()), true),
@@ -50,7 +50,7 @@ fn prometheus(post: &Post, metrics: &[Metric]) -> Result<String> {
         progress(at, messages.len());
         let headers =
             [("content-encoding", "snappy"), ("content-type", remote_write::CONTENT_TYPE), remote_write::VERSION];
-        post.send(&remote_write::body(message), &headers, post::TRIED_AGAIN_BY_PROMETHEUS)?;
+        post.send(&remote_write::body(message), &headers, post::PROMETHEUS_RETRYABLE)?;
     }
     let samples: usize =
         messages.iter().flat_map(|message| &message.timeseries).map(|series| series.samples.len()).sum();
@@ -63,14 +63,14 @@ fn open_telemetry(post: &Post, messages: &[otlp::Request]) -> Result<String> {
         progress(at, messages.len());
         let headers = [("content-type", otlp::CONTENT_TYPE)];
         let answer = post.send(&otlp::body(message), &headers, web::post::TRIED_AGAIN_BY_OTLP)?;
-        // An answer that is none of OTLP, such as an empty one of a proxy, says of nothing that it was not taken.
+        // A response that is not OTLP, such as an empty one of a proxy, reports no rejected points.
         if let Ok(Some((points, words))) = otlp::rejected(&answer) {
             rejected += points;
             why = words;
         }
     }
     if rejected > 0 {
-        // The receiver took the rest: an error of the environment, and not to be tried again.
+        // The receiver accepted the rest. An io::Error makes this an error of the environment; a retry would not help.
         let words = report::figures::plain(why.lines().next().unwrap_or_default());
         let error = std::io::Error::other(format!("the receiver rejected {rejected} points: {words}"));
         return Err(anyhow::Error::from(error).context(format!("sending to {}", post.receiver())));
@@ -86,9 +86,9 @@ fn counted(messages: usize) -> String {
     if messages == 1 { "1 message".to_owned() } else { format!("{messages} messages") }
 }
 
-/// A word now and then where there is much.
+/// Prints progress after every 50 messages.
 fn progress(at: usize, of: usize) {
     if at > 0 && at.is_multiple_of(50) {
-        say(format_args!("{at} of {of} messages sent"));
+        print_message(format_args!("{at} of {of} messages sent"));
     }
 }

@@ -1,4 +1,4 @@
-//! `yamabiko gateway`: how the machine between two networks forwards.
+//! `yamabiko gateway`: measures how a gateway between two networks forwards, emulated or real.
 
 mod client;
 mod lab;
@@ -14,12 +14,12 @@ pub use measured::{exit_of, show};
 use crate::args::{Forwarding, GatewayWhat};
 use crate::exit::Exit;
 
-/// Does what was typed.
-pub fn run(typed: &Forwarding) -> Result<Exit> {
-    match &typed.what {
+/// Runs a subcommand, a program behind the emulated gateway, or the measurement of the emulated gateway.
+pub fn run(arguments: &Forwarding) -> Result<Exit> {
+    match &arguments.what {
         Some(GatewayWhat::Server(server)) => server::run(server),
         Some(GatewayWhat::Client(client)) => client::run(client),
-        None if !typed.command.is_empty() => through::run(typed),
-        None => lab::run(typed),
+        None if !arguments.command.is_empty() => through::run(arguments),
+        None => lab::run(arguments),
     }
 }

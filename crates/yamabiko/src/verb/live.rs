@@ -1,17 +1,17 @@
-//! `yamabiko live`: the live page, a process of its own that reads what runs write.
+//! `yamabiko live`: serves the live page, from a separate process that reads the files of runs.
 //!
 //! ```text
 //!   run's folder ──Follower──▶ State ──step──▶ Hub ──▶ browsers        (this process, at low priority)
 //!        ▲
-//!   the run, which knows nothing of it
+//!   process of the run, independent of the page
 //! ```
 //!
-//! So a page costs the run that it shows nothing but what the kernel needs for reading some small files, runs that ended or
-//! were killed are shown as well, and all who look on get the same bytes. A Prometheus is told the newest figures under
-//! `/metrics`. [`topics`] holds what is looked at, `routes` what is answered.
+//! A page costs the run only the kernel's time for reading some small files. Runs that ended or were killed are shown
+//! as well, and all viewers get the same bytes. Prometheus can scrape the newest figures at `/metrics`. The module
+//! [`topics`] has the viewed runs, and `routes` the URLs.
 //!
-//! With `--follow-stdin` it is the child of a verb that was asked for `--live`: it prints its URL as the only line on stdout,
-//! is told on stdin which folder to show, and ends with stdin, once those who look on have the last state.
+//! With `--follow-stdin` the process is the child of a verb with `--live`: it prints its URL as the only line on
+//! stdout, reads the folder to show from stdin, and ends after the end of stdin, once all viewers have the last state.
 
 mod routes;
 mod topics;
@@ -33,12 +33,12 @@ use web::{Door, Key, Secret, Settings};
 use self::topics::Topics;
 use crate::args;
 use crate::exit::Exit;
-use crate::terminal::say;
+use crate::terminal::print_message;
 use crate::token::Token;
 
-/// What wakes the reader of folders before its time.
+/// What wakes the main thread before its next poll.
 enum Wake {
-    /// Somebody looks on who did not before, or scrapes.
+    /// A new viewer, or a scrape.
     Joined,
     /// Standard input named a folder.
     Folder(PathBuf),
@@ -46,67 +46,67 @@ enum Wake {
     End,
 }
 
-/// Serves until Ctrl-C, or the end of standard input where that is followed.
+/// Serves until Ctrl-C, or until the end of standard input with `--follow-stdin`.
 pub fn run(arguments: &args::Live) -> Result<Exit> {
-    let book = RunStore::open()?;
+    let run_store = RunStore::open()?;
     let shown = match &arguments.run {
-        Some(run) => Some(book.find(run)?),
+        Some(run) => Some(run_store.find(run)?),
         None => None,
     };
     let door = Door::bind(settings(arguments)?)?;
     let interrupts = Interrupts::install().context("sigaction")?;
     let (wakes, woken) = mpsc::channel();
-    let topics = Arc::new(Topics::new(book, shown, wakes.clone())?);
+    let topics = Arc::new(Topics::new(run_store, shown, wakes.clone())?);
     let url = door.url();
     // A child has the priority that its parent gave it, which may be lower.
     let is_child = arguments.follow_stdin;
-    let give_way = move || {
+    let lower_priority = move || {
         if !is_child {
             Urgency::Low.apply_to_this_thread();
         }
     };
-    give_way();
-    let open = door.open(routes::router(Arc::clone(&topics)), give_way)?;
+    lower_priority();
+    let open = door.open(routes::router(Arc::clone(&topics)), lower_priority)?;
     writeln!(std::io::stdout(), "{url}").and_then(|()| std::io::stdout().flush()).context("writing to stdout")?;
     if is_child {
         topics.wait_for_folder();
         follow_stdin(wakes)?;
     } else {
-        say("The page is served until Ctrl-C.");
+        print_message("The page is served until Ctrl-C.");
     }
 
-    let mut ends = false;
-    while !ends && interrupts.count() == 0 {
-        // All that came at once are worth one look.
-        let first = woken.recv_timeout(LOOK).ok();
+    let mut is_ended = false;
+    while !is_ended && interrupts.count() == 0 {
+        // All wakes that wait are handled by one poll.
+        let first = woken.recv_timeout(POLL_INTERVAL).ok();
         for wake in first.into_iter().chain(woken.try_iter()) {
             match wake {
                 Wake::Folder(folder) => topics.show(folder),
-                Wake::End => ends = true,
+                Wake::End => is_ended = true,
                 Wake::Joined => {}
             }
         }
-        topics.look();
+        topics.poll();
     }
     topics.close();
-    open.close(LEAVE);
+    open.close(FLUSH_TIMEOUT);
     Ok(Exit::Success)
 }
 
 fn settings(arguments: &args::Live) -> Result<Settings> {
     let mut settings = Settings::page(arguments.listen)?;
     settings.hosts = arguments.allow_hosts.clone();
-    let given = Token::find(arguments.token_file.as_deref())?;
-    let is_beyond = !is_loopback(arguments.listen);
-    let wanted = arguments.token || arguments.token_file.is_some() || is_beyond;
-    if let (true, Some(token)) = (wanted, given) {
+    let token = Token::find(arguments.token_file.as_deref())?;
+    let is_remote = !is_loopback(arguments.listen);
+    let needs_token = arguments.token || arguments.token_file.is_some() || is_remote;
+    if let (true, Some(token)) = (needs_token, token) {
         let text = std::str::from_utf8(token.bytes()).context("the token is not text")?;
         settings.key = Key::InUrl(Secret::given(text)?);
-    } else if wanted {
+    } else if needs_token {
         settings.key = Key::InUrl(Secret::random()?);
     }
-    if is_beyond {
-        say("note: the page is served unencrypted; for an encrypted connection use `ssh -L` and loopback");
+    if is_remote {
+        print_message("note: the page is served unencrypted; for an encrypted connection use `ssh -L` and loopback");
     }
     Ok(settings)
 }
@@ -115,7 +115,7 @@ fn is_loopback(address: SocketAddr) -> bool {
     address.ip().to_canonical().is_loopback()
 }
 
-/// Lines of standard input, from a thread that ends with the process.
+/// Passes the lines of standard input on, in a thread that ends with the process.
 fn follow_stdin(wakes: Sender<Wake>) -> Result<()> {
     let read = move || {
         for line in std::io::stdin().lock().lines() {
@@ -124,14 +124,14 @@ fn follow_stdin(wakes: Sender<Wake>) -> Result<()> {
                 return;
             }
         }
-        // Nobody listens any more: then it ends anyway.
+        // A failure means that the process is ending anyway.
         let _ = wakes.send(Wake::End);
     };
     thread::Builder::new().name("stdin".into()).spawn(read).context("starting a thread")?;
     Ok(())
 }
 
-/// Between two looks at the folders: runs write every second.
-const LOOK: Duration = Duration::from_millis(500);
-/// What those who look on have to take the last state.
-const LEAVE: Duration = Duration::from_secs(2);
+/// Time between two polls of the folders; runs write every second.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
+/// How long sending the last state to viewers may take.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);

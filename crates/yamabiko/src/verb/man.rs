@@ -1,4 +1,4 @@
-//! `yamabiko man`: the manual pages, from the definitions of arguments and the examples of [`crate::help`].
+//! `yamabiko man`: writes the manual pages, from the definitions of arguments and the examples of [`crate::help`].
 
 use std::fs;
 use std::path::Path;
@@ -11,15 +11,15 @@ use crate::args::{self, Arguments};
 use crate::exit::Exit;
 use crate::help;
 use crate::page_file;
-use crate::terminal::say;
+use crate::terminal::print_message;
 
 /// Writes `yamabiko.1` and one page for each verb into a folder.
 pub fn run(man: &args::Man) -> Result<Exit> {
-    fs::create_dir_all(&man.folder).with_context(|| format!("cannot make {}", man.folder.display()))?;
+    fs::create_dir_all(&man.folder).with_context(|| format!("cannot create {}", man.folder.display()))?;
     let mut command = Arguments::command().disable_help_subcommand(true);
     command.build();
     let pages = write(command, "", &man.folder)?;
-    say(format_args!("{pages} pages; man -l {} shows the first", man.folder.join("yamabiko.1").display()));
+    print_message(format_args!("{pages} pages; man -l {} shows the first", man.folder.join("yamabiko.1").display()));
     Ok(Exit::Success)
 }
 
@@ -51,13 +51,13 @@ fn examples(verb: &str) -> String {
     text
 }
 
-/// Corrects the output of clap_mangen: it leaves an empty date out, so that the version is taken for the date, and breaks
-/// lines before and after a space between paragraphs.
+/// Corrects the output of clap_mangen: it leaves an empty date out, so that the version is taken for the date, and
+/// breaks lines before and after a space between paragraphs.
 fn corrected(page: &str) -> String {
     let mut corrected = String::with_capacity(page.len());
     for line in page.replace(".br\n\n.br\n", ".sp\n").lines() {
         match line.strip_prefix(".TH ").and_then(|title| title.split_whitespace().next()) {
-            // No date: the page is as old as the program.
+            // The page has no date, since it belongs to a version of the program.
             Some(name) => {
                 let version = env!("CARGO_PKG_VERSION");
                 corrected.push_str(&format!(".TH {name} 1 \"\" \"yamabiko {version}\" \"Yamabiko\"\n"));

@@ -1,4 +1,4 @@
-//! `yamabiko net`: any program at the far end of a path.
+//! `yamabiko net`: runs any program at the client end of an emulated path.
 
 use std::ffi::OsString;
 use std::io::IsTerminal;
@@ -12,9 +12,9 @@ use units::format_duration;
 
 use crate::args;
 use crate::exit::Exit;
-use crate::live_child::Live;
+use crate::live_child::LivePage;
 use crate::page_file;
-use crate::terminal::say;
+use crate::terminal::print_message;
 
 /// Runs the program and ends with its status.
 pub fn run(net: &args::Net) -> Result<Exit> {
@@ -24,28 +24,28 @@ pub fn run(net: &args::Net) -> Result<Exit> {
         net.command.clone()
     };
     let plan = NetPlan {
-        // Without any path option the two ends are simply connected.
+        // Without any path option the path has no delay, loss or limit.
         path: net.path.clone().resolve(true).map_err(anyhow::Error::msg)?.context("no path")?,
         server: net.server.server_plan(),
         target: net.server.target_plan(&[]),
         to: net.to.clone(),
         clients: net.clients,
-        // Programs run where they like; a real-time path that may go where it is quiet disturbs them least.
-        host: net.host.placed_or(Placement::Float, &net.given),
+        // The program may use every core. A path whose threads may move to an idle core disturbs it least.
+        host: net.host.with_default_placement(Placement::Float, &net.given),
         watch: net.watch,
         tap: net.tap.then(TapPlan::default),
         seed: net.seed,
         run_store: if net.show.live.is_some() { Some(RunStore::open()?) } else { None },
         name: "net".into(),
     };
-    let live = Live::start(&net.show, true)?;
-    let say_facts = |facts: &str| {
+    let live = LivePage::start(&net.show, true)?;
+    let print_facts = |facts: &str| {
         if std::io::stderr().is_terminal() {
-            say(facts);
+            print_message(facts);
         }
     };
-    let outcome = testbed::net_shown(&plan, &command, None, say_facts, |dir| live.show(dir))?;
-    tell(&outcome);
+    let outcome = testbed::net_shown(&plan, &command, None, print_facts, |dir| live.show(dir))?;
+    print_figures(&outcome);
     if let Some(file) = &net.json {
         let text = serde_json::to_string_pretty(&outcome.document)? + "\n";
         page_file::write(file, text.as_bytes())?;
@@ -53,12 +53,12 @@ pub fn run(net: &args::Net) -> Result<Exit> {
     Ok(Exit::Program(outcome.status))
 }
 
-/// One line on stderr, and one more for each thing that went wrong: the program's own output is the result.
-fn tell(outcome: &NetOutcome) {
+/// Prints the path's figures, and the failed validity checks, on stderr: stdout belongs to the program.
+fn print_figures(outcome: &NetOutcome) {
     let Some(path) = &outcome.document.path else { return };
     if std::io::stderr().is_terminal() {
         let drops: u64 = path.drops.values().sum();
-        say(format_args!(
+        print_message(format_args!(
             "path: {} packets, {drops} dropped, timing error p99 {}",
             path.packets,
             format_duration(std::time::Duration::from_nanos(path.timing_error_ns.p99)),
@@ -66,7 +66,7 @@ fn tell(outcome: &NetOutcome) {
     }
     for check in &outcome.document.validity.checks {
         if check.state == schema::CheckState::Failed {
-            say(format_args!("yamabiko: invalid measurement: {}", check.why));
+            print_message(format_args!("yamabiko: invalid measurement: {}", check.why));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `yamabiko predict`: capacity of a server, predicted from the cost of its requests.
+//! `yamabiko predict`: predicts the capacity of a server from the service demands of its requests.
 
 use std::fs;
 use std::path::Path;
@@ -16,33 +16,33 @@ use testbed::Observer;
 use units::RequestRate;
 
 use super::bench::{command_line, print};
-use super::concluding::{Ending, conclude};
+use super::result_page::{Output, write_and_print};
 use crate::args;
 use crate::exit::{self, Exit};
-use crate::live_child::Live;
+use crate::live_child::LivePage;
 use crate::progress::Display;
-use crate::terminal::{self, say};
+use crate::terminal::{self, print_message};
 
-/// Default warm-up of each load without distance.
+/// Default warm-up of each load without an emulated path.
 const WARMUP: Duration = Duration::from_millis(500);
 
-/// Runs the prediction as typed.
-pub fn run(typed: &mut args::Predict) -> Result<Exit> {
+/// Makes the prediction of the given options.
+pub fn run(arguments: &mut args::Predict) -> Result<Exit> {
     let mut plan = PredictPlan {
-        plan: plan(&mut typed.bench, typed.prediction.load_time)?,
-        options: options(&typed.prediction, &typed.described),
+        plan: plan(&mut arguments.bench, arguments.prediction.load_time)?,
+        options: options(&arguments.prediction, &arguments.described),
     };
-    typed.described.put(&mut plan.plan);
+    arguments.described.apply_to(&mut plan.plan);
     plan.check()?;
-    let result = &typed.bench.result;
+    let result = &arguments.bench.result;
     if result.print_plan {
         print(&plan.plan.to_toml())?;
         return Ok(Exit::Success);
     }
-    let live = Live::start(&result.show, !result.no_save)?;
+    let live = LivePage::start(&result.show, !result.no_save)?;
     let interrupts = Interrupts::install()?;
-    let passing = tempfile::tempdir().context("a folder for unsaved results")?;
-    let book = if result.no_save { RunStore::at(passing.path()) } else { RunStore::open()? };
+    let temporary_dir = tempfile::tempdir().context("a folder for unsaved results")?;
+    let run_store = if result.no_save { RunStore::at(temporary_dir.path()) } else { RunStore::open()? };
     let order = Order {
         program: std::env::current_exe().context("the path of this program")?,
         seed: result.seed,
@@ -51,23 +51,23 @@ pub fn run(typed: &mut args::Predict) -> Result<Exit> {
     };
     if !result.json {
         let time = Duration::from_secs(plan.time().as_secs().max(1));
-        say(format_args!("this takes about {}", units::format_duration(time)));
+        print_message(format_args!("this takes about {}", units::format_duration(time)));
     }
     let mut progress = Progress { quiet: result.json };
-    let mut done = predict::run(&plan, &order, &book, &interrupts, &mut live.staging(&mut progress))?;
+    let mut predicted = predict::run(&plan, &order, &run_store, &interrupts, &mut live.staging(&mut progress))?;
     if result.no_save {
-        done.document.run.dir.clear();
-        done.document.run.id.clear();
+        predicted.document.run.dir.clear();
+        predicted.document.run.id.clear();
     }
-    let text = fs::read_to_string(done.folder.join("plan.toml")).unwrap_or_default();
-    let page = report::predict_page(&done.document, &text);
-    let ending = Ending {
-        folder: (!result.no_save).then_some(done.folder.as_path()),
-        html: typed.prediction.html.as_ref(),
+    let text = fs::read_to_string(predicted.folder.join("plan.toml")).unwrap_or_default();
+    let page = report::predict_page(&predicted.document, &text);
+    let output = Output {
+        folder: (!result.no_save).then_some(predicted.folder.as_path()),
+        html: arguments.prediction.html.as_ref(),
         json: result.json,
     };
-    conclude(page, &ending, || show(&done.document, result.json))?;
-    Ok(exit_of(&done.document, result.strict))
+    write_and_print(page, &output, || show(&predicted.document, result.json))?;
+    Ok(exit_of(&predicted.document, result.strict))
 }
 
 /// Exit status, from the checks.
@@ -114,7 +114,7 @@ fn plan(bench: &mut args::Bench, load_time: Duration) -> Result<Plan> {
             );
             let warmup = if bench.given.has("warmup") { load.warmup } else { WARMUP };
             if !load.is_open() {
-                // For the defaults of an open loop.
+                // A rate selects the defaults of an open loop.
                 bench.load.rate = Some(RequestRate::ONE);
             }
             let mut plan = args::to_plan::bench(bench)?;
@@ -130,26 +130,26 @@ fn plan(bench: &mut args::Bench, load_time: Duration) -> Result<Plan> {
 }
 
 /// Whether the argument is a plan file and not a URL.
-fn is_plan(typed: &str) -> bool {
-    !typed.contains("://") && Path::new(typed).is_file()
+fn is_plan(argument: &str) -> bool {
+    !argument.contains("://") && Path::new(argument).is_file()
 }
 
-fn options(typed: &args::Prediction, described: &args::Described) -> PredictOptions {
+fn options(arguments: &args::Prediction, described: &args::Described) -> PredictOptions {
     PredictOptions {
-        loads: typed.loads,
-        each: typed.load_time,
-        memory: !typed.no_memory,
-        users: typed.users,
-        think: typed.think,
-        peak: typed.peak,
-        headroom: typed.headroom,
-        peak_to_mean: typed.peak_to_mean,
-        workers: typed.workers,
-        hit_and_miss: typed.hit.clone().zip(typed.miss.clone()),
-        hit_ratio: typed.hit_ratio,
-        check: typed.check,
-        check_trial: typed.check_trial,
-        pid: typed.server_pid,
+        loads: arguments.loads,
+        each: arguments.load_time,
+        memory: !arguments.no_memory,
+        users: arguments.users,
+        think: arguments.think,
+        peak: arguments.peak,
+        headroom: arguments.headroom,
+        peak_to_mean: arguments.peak_to_mean,
+        workers: arguments.workers,
+        hit_and_miss: arguments.hit.clone().zip(arguments.miss.clone()),
+        hit_ratio: arguments.hit_ratio,
+        check: arguments.check,
+        check_trial: arguments.check_trial,
+        pid: arguments.server_pid,
         components: described.components,
         components_folder: described.components_folder.clone(),
         disk: described.disk,
@@ -163,15 +163,15 @@ struct Progress {
 impl Stage for Progress {
     fn begin(&mut self, what: &str) -> Box<dyn Observer> {
         if !self.quiet {
-            say(what);
+            print_message(what);
         }
         Box::new(Display::new("", self.quiet))
     }
 
-    /// Validity of the capacity search of `--check`.
+    /// Prints a trial of the capacity search of `--check`.
     fn trial(&mut self, trial: &TrialPart, so_far: &SearchProgress) {
         if !self.quiet {
-            say(report::terminal::capacity_trial(trial, so_far.bracket, "1/s"));
+            print_message(report::terminal::capacity_trial(trial, so_far.bracket, "1/s"));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `yamabiko profile`: distances, built in, from a file, or learned from a capture.
+//! `yamabiko profile`: lists, shows, checks and learns profiles of clients' distances.
 
 mod check;
 mod learn;
@@ -10,7 +10,7 @@ use anyhow::{Result, bail};
 use crate::args;
 use crate::exit::Exit;
 
-/// Lists, shows, checks or learns.
+/// Runs a subcommand.
 pub fn run(arguments: &args::Profile) -> Result<Exit> {
     match arguments {
         args::Profile::List { json } => list::run(*json),
@@ -20,7 +20,7 @@ pub fn run(arguments: &args::Profile) -> Result<Exit> {
     }
 }
 
-/// Refuses numbers of clients that no path has.
+/// Refuses a number of clients that a path cannot have.
 fn check_clients(clients: u32) -> Result<()> {
     if clients == 0 || clients > path::AddressPlan::CLIENTS_MAX {
         bail!("--clients {clients} is out of range: expected 1 to {}", path::AddressPlan::CLIENTS_MAX);

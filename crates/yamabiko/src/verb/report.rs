@@ -1,4 +1,4 @@
-//! `yamabiko report`: a run from the run store, printed again, or as a page, as Markdown, as plots, or as other tools read it.
+//! `yamabiko report`: prints a stored run, or writes it as an HTML page, Markdown, plots, or in formats of other tools.
 
 pub mod export;
 
@@ -18,45 +18,45 @@ use crate::exit::{self, Exit};
 use crate::page_file;
 use crate::terminal;
 
-/// Prints the run. The exit status is the run's own: a script that reads an invalid run again is told again.
+/// Prints the run. The exit status is that of the run: for an invalid run it is the same as when it was measured.
 pub fn run(arguments: &args::Report) -> Result<Exit> {
-    let book = RunStore::open()?;
-    if arguments.run == "last" && book.list()?.is_empty() {
-        bail!("no run in {} yet; `yamabiko demo` makes the first", book.root().display());
+    let run_store = RunStore::open()?;
+    if arguments.run == "last" && run_store.list()?.is_empty() {
+        bail!("no run in {} yet; `yamabiko demo` makes the first", run_store.root().display());
     }
-    let dir = book.find(&arguments.run)?;
-    // One that did not end has no document; what can be read instead is said below.
+    let dir = run_store.find(&arguments.run)?;
+    // An unfinished run has no document; reading its summary below gives the error.
     if let Ok(Some(document)) = store::read_reproduction(&dir) {
         return reproduction(&dir, &document, arguments);
     }
     if let Ok(Some(document)) = store::read_disk(&dir) {
         let no_export = format!("a disk run has no response times; the output of fio is in {}", dir.display());
         let page = |plan: &str| report::disk_page(&document, plan);
-        suite(&dir, arguments, &no_export, page, || super::disk::show(&document, arguments.json))?;
+        experiment(&dir, arguments, &no_export, page, || super::disk::show(&document, arguments.json))?;
         return Ok(super::disk::exit_of(&document, false));
     }
     if let Ok(Some(document)) = store::read_gateway(&dir) {
         let page = |plan: &str| report::gateway_page(&document, plan);
         let show = || super::gateway::show(&document, arguments.json);
-        suite(&dir, arguments, "a gateway run has no response times; --json has every figure", page, show)?;
+        experiment(&dir, arguments, "a gateway run has no response times; --json has every figure", page, show)?;
         return Ok(super::gateway::exit_of(&document, false));
     }
     if let Ok(Some(document)) = store::read_compare(&dir) {
         let no_export = "a comparison has several runs; export each stored run by its name";
-        let page = |_: &str| super::compare::page(&document, &book, &dir, &[]);
-        suite(&dir, arguments, no_export, page, || super::compare::show(&document, arguments.json))?;
+        let page = |_: &str| super::compare::page(&document, &run_store, &dir, &[]);
+        experiment(&dir, arguments, no_export, page, || super::compare::show(&document, arguments.json))?;
         return Ok(super::compare::exit_of(&document, false));
     }
     if let Ok(Some(document)) = store::read_capacity(&dir) {
         let no_export = "a capacity search has several runs; export each stored run by its name";
         let page = |plan: &str| report::capacity_page(&document, plan);
-        suite(&dir, arguments, no_export, page, || super::capacity::show(&document, arguments.json))?;
+        experiment(&dir, arguments, no_export, page, || super::capacity::show(&document, arguments.json))?;
         return Ok(super::capacity::exit_of(&document, false));
     }
     if let Ok(Some(document)) = store::read_predict(&dir) {
         let no_export = "the loads of a prediction are not stored as runs, so there is nothing to export";
         let page = |plan: &str| report::predict_page(&document, plan);
-        suite(&dir, arguments, no_export, page, || super::predict::show(&document, arguments.json))?;
+        experiment(&dir, arguments, no_export, page, || super::predict::show(&document, arguments.json))?;
         return Ok(super::predict::exit_of(&document, false));
     }
     if let Ok(document) = store::read_summary(&dir)
@@ -65,17 +65,17 @@ pub fn run(arguments: &args::Report) -> Result<Exit> {
     {
         let no_export = "a sweep has several runs; export each stored run by its name";
         let page = |plan: &str| report::cache_page(&document, plan);
-        suite(&dir, arguments, no_export, page, || super::cache::show(&document, arguments.json))?;
+        experiment(&dir, arguments, no_export, page, || super::cache::show(&document, arguments.json))?;
         return Ok(exit::of_document(&document, false));
     }
     if let Some([format, file]) = arguments.export.as_deref() {
         return export::run(&dir, format, file, arguments);
     }
     if arguments.forms.any() {
-        return drawn(&dir, arguments);
+        return write_page(&dir, arguments);
     }
     let document = store::read_summary(&dir)?;
-    // A capture of its own, without a load or a path, has a screen of its own.
+    // A capture without a load or a path is printed as by `watch`.
     if document.load.is_none()
         && document.path.is_none()
         && let Some(part) = document.watch
@@ -95,7 +95,7 @@ pub fn run(arguments: &args::Report) -> Result<Exit> {
     Ok(exit::of_document(&document, false))
 }
 
-/// A reproduction: its rows, or the page that was made with it.
+/// Prints the rows of a reproduction, or writes the page that was stored with it.
 fn reproduction(dir: &Path, document: &ReproductionDocument, arguments: &args::Report) -> Result<Exit> {
     ensure!(
         arguments.export.is_none(),
@@ -113,7 +113,7 @@ fn reproduction(dir: &Path, document: &ReproductionDocument, arguments: &args::R
         None if arguments.forms.md.is_some() => {}
         None => super::reproduce::show(document, arguments.json)?,
         Some(path) => {
-            let page = dir.join(super::concluding::PAGE);
+            let page = dir.join(super::result_page::PAGE);
             let html = fs::read(&page).with_context(|| format!("reading {}", page.display()))?;
             page_file::write(path, &html)?;
             print(&(page_file::url(path) + "\n"))?;
@@ -122,8 +122,9 @@ fn reproduction(dir: &Path, document: &ReproductionDocument, arguments: &args::R
     Ok(exit::of_validity(&document.validity))
 }
 
-/// A result of several runs: printed, or its page, or its plots. `no_export` says why there is nothing to export.
-fn suite(
+/// Prints the result of an experiment of several runs, or writes its page or plots. `no_export` is the reason why it
+/// cannot be exported.
+fn experiment(
     dir: &Path,
     arguments: &args::Report,
     no_export: &str,
@@ -138,32 +139,33 @@ fn suite(
     arguments.forms.write(page(&plan))
 }
 
-/// A run's seconds as far as they can be read, for small plots: where there are none, there is no plot.
+/// The readable seconds of a run, for small plots. Without seconds there is no plot.
 pub fn seconds(dir: &Path) -> Vec<SecondRecord> {
     store::read_series(dir).map(|rows| rows.map_while(std::result::Result::ok).collect()).unwrap_or_default()
 }
 
-/// The page and the plots; what is printed is where they are.
-fn drawn(dir: &Path, arguments: &args::Report) -> Result<Exit> {
+/// Writes the run's page and plots, and prints their paths.
+fn write_page(dir: &Path, arguments: &args::Report) -> Result<Exit> {
     let sources = sources(dir)?;
     let exit = exit::of_document(&sources.document, false);
     arguments.forms.write(run_page::page(&sources))?;
     Ok(exit)
 }
 
-/// A run as a page needs it, with what its plan asked of the path.
+/// The data of a run for its page, with the configured RTTs of its plan.
 pub fn sources(dir: &Path) -> Result<Sources> {
     let mut sources = Sources::read(dir)?;
-    // A profile of the user's own may be gone or changed since: then the plot has no line for what was asked.
-    let asked = Plan::from_toml(&sources.plan, "plan.toml").ok().and_then(|plan| {
+    // A user's profile may have been deleted or changed since the run: then the plot has no line for the configured
+    // RTTs.
+    let configured = Plan::from_toml(&sources.plan, "plan.toml").ok().and_then(|plan| {
         let clients = testbed::distances::spec(plan.path.as_ref()?, plan.load.clients).ok()?.clients;
         Some(clients.iter().map(path::ClientPath::rtt_ns).collect::<Vec<u64>>())
     });
-    let matches = |asked: &[u64]| {
+    let matches_document = |configured: &[u64]| {
         let key = |q: &schema::Quantiles| (q.count, q.min, q.p50, q.p75, q.p90, q.p99, q.max);
-        let kept = sources.document.path.as_ref().map(|path| key(&path.configured_rtt_ns));
-        kept == Some(key(&stats::quantiles_of(asked)))
+        let stored = sources.document.path.as_ref().map(|path| key(&path.configured_rtt_ns));
+        stored == Some(key(&stats::quantiles_of(configured)))
     };
-    sources.configured_rtt_ns = asked.filter(|asked| matches(asked)).unwrap_or_default();
+    sources.configured_rtt_ns = configured.filter(|rtts| matches_document(rtts)).unwrap_or_default();
     Ok(sources)
 }

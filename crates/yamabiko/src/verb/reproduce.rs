@@ -1,4 +1,4 @@
-//! `yamabiko reproduce`: a published experiment repeated, with published and measured figures.
+//! `yamabiko reproduce`: repeats the experiments of a paper, and compares published with measured figures.
 
 mod directory;
 mod dserver;
@@ -16,11 +16,11 @@ use sys::clock::Clock;
 use testbed::Observer;
 
 use super::bench::{command_line, print};
-use super::concluding::{self, Ending};
+use super::result_page::{self, Output};
 use crate::args;
 use crate::exit::{self, Exit};
 use crate::progress::Display;
-use crate::terminal::{self, say};
+use crate::terminal::{self, print_message};
 
 /// Runs the reproduction and prints its rows.
 pub fn run(reproduce: &args::Reproduce) -> Result<Exit> {
@@ -44,9 +44,14 @@ fn order(result: &args::Reproduced) -> Result<Order> {
 }
 
 /// Writes the page, prints the rows, and returns the exit status.
-fn conclude(document: &ReproductionDocument, page: Page, folder: &Path, result: &args::Reproduced) -> Result<Exit> {
-    let ending = Ending { folder: Some(folder), html: result.html.as_ref(), json: result.json };
-    concluding::conclude(page, &ending, || show(document, result.json))?;
+fn write_and_print(
+    document: &ReproductionDocument,
+    page: Page,
+    folder: &Path,
+    result: &args::Reproduced,
+) -> Result<Exit> {
+    let output = Output { folder: Some(folder), html: result.html.as_ref(), json: result.json };
+    result_page::write_and_print(page, &output, || show(document, result.json))?;
     Ok(exit::of_validity(&document.validity))
 }
 
@@ -80,7 +85,7 @@ struct Progress {
 impl Stage for Progress {
     fn begin(&mut self, what: &str) -> Box<dyn Observer> {
         if !self.quiet {
-            say(what);
+            print_message(what);
         }
         Box::new(Display::new("", self.quiet))
     }

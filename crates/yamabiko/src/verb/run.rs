@@ -1,4 +1,4 @@
-//! `yamabiko run`: do what a plan file says.
+//! `yamabiko run`: executes a plan file.
 
 use std::path::Path;
 
@@ -7,46 +7,48 @@ use cachebench::CachePlan;
 use gateway::GatewayPlan;
 use plan::Plan;
 
-use super::bench::{Doing, command_line, do_plan};
+use super::bench::{ExecutionOptions, command_line, execute_plan};
 use crate::args;
 use crate::exit::Exit;
 
-/// Reads the plan and does it.
+/// Reads a plan and executes it.
 pub fn run(run: &args::Run) -> Result<Exit> {
     let origin = run.plan.display().to_string();
-    // A plan that cannot be read is a plan at fault, not a machine at fault: its io::Error must not decide the status.
+    // An unreadable plan is an error of usage (status 1), so no io::Error is passed on.
     let text = std::fs::read_to_string(&run.plan)
         .map_err(|error| anyhow::anyhow!("cannot read the plan {origin}: {error}"))?;
     let is_one_load = !CachePlan::is_one(&text) && !GatewayPlan::is_one(&text);
     anyhow::ensure!(
         is_one_load || run.duration.is_none() && run.rate.is_none(),
-        "{origin}: -d and -r are of plans with one load; change this one's table"
+        "{origin}: -d and -r apply to plans with one load; change the table of this plan instead"
     );
     if CachePlan::is_one(&text) {
-        return super::cache::run_plan(&text, &run.plan, &doing(run, &command_line()));
+        return super::cache::run_plan(&text, &run.plan, &execution_options(run, &command_line()));
     }
     if GatewayPlan::is_one(&text) {
-        return super::gateway::run_plan(&text, &run.plan, &doing(run, &command_line()));
+        return super::gateway::run_plan(&text, &run.plan, &execution_options(run, &command_line()));
     }
     let mut plan = Plan::from_toml(&text, &origin)?;
     let is_file = || std::fs::metadata(&run.plan).is_ok_and(|file| file.is_file());
     anyhow::ensure!(
         !plan.watch.tap || run.print_plan || is_file(),
-        "{origin}: a plan with tap = true is read twice, since the program starts again under its tap: a pipe cannot be"
+        "{origin}: a plan with tap = true must be a regular file, since it is read twice: the program restarts under \
+         its tap"
     );
     anyhow::ensure!(
         plan.components.is_none() || plan.server.is_some() || run.print_plan,
-        "{origin}: this plan describes a server in words ([components]), and none that runs: yamabiko predict {origin} --components"
+        "{origin}: this plan describes a server ([components]) but does not start one: \
+         yamabiko predict {origin} --components"
     );
     replace(&mut plan, run)?;
     plan.find_files_from(run.plan.parent().unwrap_or(Path::new("")));
     if plan.capacity.is_some() {
-        return super::capacity::do_plan(&plan, None, &doing(run, &command_line()), None);
+        return super::capacity::execute_plan(&plan, None, &execution_options(run, &command_line()), None);
     }
-    do_plan(&plan, &doing(run, &command_line()))
+    execute_plan(&plan, &execution_options(run, &command_line()))
 }
 
-/// Puts what was typed in the place of what the plan says.
+/// Replaces values of the plan by the options of the command line.
 fn replace(plan: &mut Plan, run: &args::Run) -> Result<()> {
     if let Some(rate) = run.rate {
         plan.load.rate = Some(rate);
@@ -57,8 +59,8 @@ fn replace(plan: &mut Plan, run: &args::Run) -> Result<()> {
     Ok(plan.check()?)
 }
 
-/// What to do with the plan and its result.
-fn doing<'a>(run: &args::Run, command: &'a str) -> Doing<'a> {
+/// The execution options of the command line.
+fn execution_options<'a>(run: &args::Run, command: &'a str) -> ExecutionOptions<'a> {
     let (print_plan, no_save, show) = (run.print_plan, run.no_save, run.show.clone());
-    Doing { print_plan, json: run.json, strict: run.strict, no_save, show, command }
+    ExecutionOptions { print_plan, json: run.json, strict: run.strict, no_save, show, command }
 }

@@ -1,29 +1,29 @@
-//! `yamabiko runs`: what is stored, and its upkeep.
+//! `yamabiko runs`: lists, searches, tags, exports and deletes stored runs.
 
-mod carry;
+mod archive;
 mod condition;
 mod delete;
-mod moment;
 mod search;
+mod time_span;
 
 use anyhow::Result;
 use store::{CatalogueUse, DiskUse, Listing, RunEntry, RunStore};
 
 pub use self::condition::Condition;
-pub use self::moment::Moment;
+pub use self::time_span::TimeSpan;
 use super::bench::print;
 use crate::args::{self, RunsWhat, Shown};
 use crate::exit::Exit;
-use crate::terminal::{self, say};
+use crate::terminal::{self, print_message};
 
-/// Lists the runs, newest last, or does what is asked with them.
+/// Lists the runs, newest last, or runs a subcommand.
 pub fn run(arguments: &args::Runs) -> Result<Exit> {
-    let book = RunStore::open()?;
+    let run_store = RunStore::open()?;
     match &arguments.what {
-        None => show(&listed(&book, arguments.shown)?, arguments.shown),
+        None => show(&read_listing(&run_store, arguments.shown)?, arguments.shown),
         Some(RunsWhat::Search(search)) => {
-            let mut listing = listed(&book, search.shown)?;
-            search::keep(&mut listing.entries, search);
+            let mut listing = read_listing(&run_store, search.shown)?;
+            search::retain_matching(&mut listing.entries, search);
             if listing.entries.is_empty() && !search.shown.json {
                 print("no run matches\n")?;
                 return Ok(Exit::Success);
@@ -31,26 +31,30 @@ pub fn run(arguments: &args::Runs) -> Result<Exit> {
             show(&listing, search.shown)
         }
         Some(RunsWhat::Tag(tag)) => {
-            let dir = book.find(&tag.run)?;
+            let dir = run_store.find(&tag.run)?;
             let tags = if tag.tags.is_empty() {
                 store::read_tags(&dir)
             } else {
-                store::change_tags(book.root(), &dir, &tag.tags, &[])?
+                store::change_tags(run_store.root(), &dir, &tag.tags, &[])?
             };
-            tagged(&dir, &tags)
+            print_tags(&dir, &tags)
         }
         Some(RunsWhat::Untag(untag)) => {
-            let dir = book.find(&untag.run)?;
-            let taken = if untag.all { store::read_tags(&dir) } else { untag.tags.clone() };
-            tagged(&dir, &store::change_tags(book.root(), &dir, &[], &taken)?)
+            let dir = run_store.find(&untag.run)?;
+            let removed = if untag.all { store::read_tags(&dir) } else { untag.tags.clone() };
+            print_tags(&dir, &store::change_tags(run_store.root(), &dir, &[], &removed)?)
         }
-        Some(RunsWhat::Delete(delete)) => delete::run(&book, delete),
-        Some(RunsWhat::Export(export)) => carry::export(&book, export),
-        Some(RunsWhat::Import(import)) => carry::import(&book, import),
-        Some(RunsWhat::Du(du)) => disk_use(&book, du),
+        Some(RunsWhat::Delete(delete)) => delete::run(&run_store, delete),
+        Some(RunsWhat::Export(export)) => archive::export(&run_store, export),
+        Some(RunsWhat::Import(import)) => archive::import(&run_store, import),
+        Some(RunsWhat::Du(du)) => disk_use(&run_store, du),
         Some(RunsWhat::Rebuild) => {
-            let listing = book.rebuild()?;
-            say(format_args!("{} runs read; the catalogue of {} is rebuilt", listing.read, book.root().display()));
+            let listing = run_store.rebuild()?;
+            print_message(format_args!(
+                "{} runs read; the catalogue of {} is rebuilt",
+                listing.read,
+                run_store.root().display()
+            ));
             Ok(Exit::Success)
         }
         Some(RunsWhat::Columns) => {
@@ -58,22 +62,22 @@ pub fn run(arguments: &args::Runs) -> Result<Exit> {
             Ok(Exit::Success)
         }
         Some(RunsWhat::Names) => {
-            // Shells read these: a folder that somebody renamed to something else is left out.
+            // Shell completion reads the names: a renamed folder with other characters is left out.
             let plain = |id: &String| id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
-            let names = book.dirs()?.iter().map(|dir| name(dir)).filter(plain).collect::<Vec<_>>();
+            let names = run_store.dirs()?.iter().map(|dir| name(dir)).filter(plain).collect::<Vec<_>>();
             print(&names.iter().map(|name| format!("{name}\n")).collect::<String>())?;
             Ok(Exit::Success)
         }
     }
 }
 
-fn listed(book: &RunStore, shown: Shown) -> Result<Listing> {
-    let listing = if shown.no_catalogue { book.listing_of_folders()? } else { book.listing()? };
+fn read_listing(run_store: &RunStore, shown: Shown) -> Result<Listing> {
+    let listing = if shown.no_catalogue { run_store.listing_of_folders()? } else { run_store.listing()? };
     if let CatalogueUse::Without(why) | CatalogueUse::Unwritten(why) = &listing.catalogue
-        && listing.read > SLOW
+        && listing.read > UNREPORTED_READS_MAX
     {
         let why = report::figures::plain(why);
-        say(format_args!("yamabiko: no catalogue ({why}); {} folders were read instead", listing.read));
+        print_message(format_args!("yamabiko: no catalogue ({why}); {} folders were read instead", listing.read));
     }
     Ok(listing)
 }
@@ -91,17 +95,17 @@ fn sentence(entry: &RunEntry) -> Option<String> {
     report::result_sentence::of_run(&entry.dir)
 }
 
-fn tagged(dir: &std::path::Path, tags: &[String]) -> Result<Exit> {
+fn print_tags(dir: &std::path::Path, tags: &[String]) -> Result<Exit> {
     let tags = if tags.is_empty() { "no tags".to_owned() } else { tags.join(" ") };
     print(&format!("{}: {tags}\n", name(dir)))?;
     Ok(Exit::Success)
 }
 
-fn disk_use(book: &RunStore, du: &args::Du) -> Result<Exit> {
+fn disk_use(run_store: &RunStore, du: &args::Du) -> Result<Exit> {
     let dirs = if du.runs.is_empty() {
-        book.dirs()?
+        run_store.dirs()?
     } else {
-        du.runs.iter().map(|asked| book.find(asked)).collect::<store::Result<_>>()?
+        du.runs.iter().map(|name| run_store.find(name)).collect::<store::Result<_>>()?
     };
     let mut runs = Vec::with_capacity(dirs.len());
     let mut total = DiskUse::default();
@@ -119,10 +123,10 @@ fn disk_use(book: &RunStore, du: &args::Du) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-/// A run's name, as it may be printed.
+/// A run's ID, with unprintable characters escaped.
 fn name(dir: &std::path::Path) -> String {
     report::figures::plain(&dir.file_name().unwrap_or_default().to_string_lossy())
 }
 
-/// Folders that take no time worth a word.
-const SLOW: usize = 1000;
+/// Number of folders up to which a listing without the catalogue is fast enough to need no message.
+const UNREPORTED_READS_MAX: usize = 1000;

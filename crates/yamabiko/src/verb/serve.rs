@@ -1,6 +1,6 @@
-//! `yamabiko serve`: the server, and MAX.
+//! `yamabiko serve`: runs the web server, the minimal server MAX, or a part of a server.
 //!
-//! This thread serves; a second one waits for SIGHUP and reads again what may have changed.
+//! The main thread serves. A second thread waits for SIGHUP and reloads certificate, key and log.
 
 mod component;
 mod content;
@@ -21,9 +21,9 @@ use units::{Bytes, Timestamp, format_duration};
 
 use crate::args;
 use crate::exit::Exit;
-use crate::terminal::say;
+use crate::terminal::print_message;
 
-/// Serves until interrupted.
+/// Serves until SIGINT or SIGTERM.
 pub fn run(arguments: &args::Serve) -> Result<Exit> {
     let interrupts = Interrupts::install()?;
     match (&arguments.dir, arguments.max.bytes, &arguments.origin.workload) {
@@ -49,25 +49,25 @@ pub fn run(arguments: &args::Serve) -> Result<Exit> {
 
 fn files(arguments: &args::Serve, dir: &Path, interrupts: &Interrupts) -> Result<Exit> {
     let spec = spec(arguments, ServeSpec::new(dir, arguments.listen))?;
-    until_told(&spec, &dir.display().to_string(), interrupts)?;
+    serve_until_signal(&spec, &dir.display().to_string(), interrupts)?;
     Ok(Exit::Success)
 }
 
-/// Serves `what` until interrupted, and says what it was.
-fn until_told(spec: &ServeSpec, what: &str, interrupts: &Interrupts) -> Result<()> {
+/// Serves until SIGINT or SIGTERM, then prints a summary. `what` names the content in messages.
+fn serve_until_signal(spec: &ServeSpec, what: &str, interrupts: &Interrupts) -> Result<()> {
     let hangups = Hangups::install()?;
     let ended = Wake::new()?;
     let at_terminal = std::io::stderr().is_terminal();
     let clock = Clock::start();
     std::thread::scope(|scope| {
-        // Also when this thread panics: the other one must not be waited for in vain.
-        let _ended = WhenDropped(&ended);
+        // This ends the second thread even if this one panics.
+        let _ended = WakeOnDrop(&ended);
         serve::serve(spec, interrupts.as_fd(), |address| {
-            // Not before: what the server starts, it starts from a process with one thread.
+            // The thread starts only now, because the server forks while the process has a single thread.
             scope.spawn(|| {
                 while hangups.wait(ended.as_fd()) {
                     if at_terminal && !std::io::stderr().is_terminal() {
-                        // It is not that somebody wants a reload: the terminal was closed.
+                        // The SIGHUP comes from a closed terminal, not from a request to reload.
                         interrupts.trigger();
                     } else {
                         reload(spec);
@@ -75,26 +75,29 @@ fn until_told(spec: &ServeSpec, what: &str, interrupts: &Interrupts) -> Result<(
                 }
             });
             let scheme = if spec.tls.is_some() { "https" } else { "http" };
-            say(format_args!("serving {what} on {scheme}://{address}/ ({}; Ctrl-C ends it)", spec.engine.name()));
+            print_message(format_args!(
+                "serving {what} on {scheme}://{address}/ ({}; Ctrl-C ends it)",
+                spec.engine.name()
+            ));
         })
     })?;
-    tell_summary(&spec.figures.total(), clock.now().since(Timestamp::ZERO));
+    print_summary(&spec.figures.total(), clock.now().since(Timestamp::ZERO));
     if let Some(log) = &spec.log {
-        tell_log(log.summary());
+        print_log_failures(log.summary());
     }
     Ok(())
 }
 
-/// What is to be served, as meant; `of` says what.
+/// The specification of the server from the options; `of` has the content to serve.
 fn spec(arguments: &args::Serve, of: ServeSpec) -> Result<ServeSpec> {
     let tls = match arguments.tls.as_deref() {
         Some([certificate, key]) => Some(Tls::load(certificate, key).context("--tls")?),
         _ => None,
     };
-    tell_doubt(tls.as_ref());
+    print_tls_warning(tls.as_ref());
     Ok(ServeSpec {
         threads: arguments.threads,
-        // Chosen here, so that what is said is what serves.
+        // The engine is chosen here, so that the message names the engine that serves.
         engine: serve::Engine::from(arguments.engine).chosen(),
         limits: arguments.limits.limits(of.limits.clone()),
         files: arguments.files.rules(),
@@ -109,36 +112,36 @@ fn spec(arguments: &args::Serve, of: ServeSpec) -> Result<ServeSpec> {
     })
 }
 
-/// Reads again what SIGHUP is for. What cannot be read is told, and served on as it was.
+/// Reloads certificate, key and log. After a failure, which is printed, the old ones stay in use.
 fn reload(spec: &ServeSpec) {
     if let Some(tls) = &spec.tls {
         match tls.reload() {
-            Ok(()) => say("certificate and key are read again"),
-            Err(error) => say(format_args!("the certificate stays as it was: {error}")),
+            Ok(()) => print_message("certificate and key are read again"),
+            Err(error) => print_message(format_args!("the certificate stays as it was: {error}")),
         }
-        tell_doubt(Some(tls));
+        print_tls_warning(Some(tls));
     }
     if let Some(log) = &spec.log {
         match log.reopen() {
-            Ok(()) => say("the log is opened anew"),
-            Err(error) => say(format_args!("the log goes on in the old file: {error}")),
+            Ok(()) => print_message("the log is opened anew"),
+            Err(error) => print_message(format_args!("the log continues in the old file: {error}")),
         }
     }
 }
 
-fn tell_doubt(tls: Option<&Tls>) {
+fn print_tls_warning(tls: Option<&Tls>) {
     let now_s = sys::clock::realtime_ns() / 1_000_000_000;
-    if let Some(doubt) = tls.and_then(|tls| tls.doubt(now_s)) {
-        say(format_args!("warning: {doubt}"));
+    if let Some(warning) = tls.and_then(|tls| tls.doubt(now_s)) {
+        print_message(format_args!("warning: {warning}"));
     }
 }
 
-/// What it was, in a line or two.
-fn tell_summary(total: &Total, lasted: Duration) {
-    say(format_args!(
+/// Prints a summary of the served requests in one or two lines.
+fn print_summary(total: &Total, duration: Duration) {
+    print_message(format_args!(
         "served {} requests in {}: {} errors, {} cut short; {} sent over {} connections",
         total.requests(),
-        format_duration(Duration::from_millis(lasted.as_millis() as u64)),
+        format_duration(Duration::from_millis(duration.as_millis() as u64)),
         total.errors(),
         total.truncated,
         Bytes(total.sent_bytes),
@@ -151,24 +154,24 @@ fn tell_summary(total: &Total, lasted: Duration) {
         .map(|(name, count)| format!("{name} {count}"))
         .collect();
     if !refused.is_empty() {
-        say(format_args!("connections ended for a limit: {}", refused.join(", ")));
+        print_message(format_args!("connections ended for a limit: {}", refused.join(", ")));
     }
 }
 
-/// What the log lacks, if it lacks anything.
-fn tell_log(log: LogSummary) {
+/// Prints how many lines of the log were dropped or could not be written, if any.
+fn print_log_failures(log: LogSummary) {
     if log.dropped + log.failed > 0 {
-        say(format_args!(
-            "the log has {} lines; {} more were dropped since it fell behind, {} could not be written",
+        print_message(format_args!(
+            "the log has {} lines; {} more were dropped because the disk was too slow, {} could not be written",
             log.written, log.dropped, log.failed
         ));
     }
 }
 
-/// Wakes when it goes out of scope.
-struct WhenDropped<'a>(&'a Wake);
+/// Wakes the second thread when dropped.
+struct WakeOnDrop<'a>(&'a Wake);
 
-impl Drop for WhenDropped<'_> {
+impl Drop for WakeOnDrop<'_> {
     fn drop(&mut self) {
         self.0.wake();
     }

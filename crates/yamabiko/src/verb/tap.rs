@@ -1,8 +1,7 @@
-//! `yamabiko tap`: what a program's own sockets saw.
+//! `yamabiko tap`: measures a program from its own socket calls.
 //!
-//! The program has stdin, stdout and stderr as without the tap, and its exit status is this one's. So the result has no
-//! place on stdout, where a pipe would take it for the program's: it goes to stderr when the program has ended, or to a
-//! file.
+//! The program has the same stdin, stdout and stderr as without the tap, and its exit status becomes that of this
+//! program. stdout belongs to the program, so the result is written to stderr when the program has ended, or to a file.
 
 #[cfg(feature = "agent")]
 mod agent;
@@ -24,11 +23,11 @@ use testbed::tapping::{Glance, TapPlan};
 use super::bench::{command_line, print};
 use crate::args::{self, TapWhat};
 use crate::exit::Exit;
-use crate::live_child::Live;
+use crate::live_child::LivePage;
 use crate::page_file;
-use crate::terminal::{self, say};
+use crate::terminal::{self, print_message};
 
-/// Runs the program, or slices what was kept.
+/// Runs a program under the tap, or runs a subcommand.
 pub fn run(arguments: &args::Tap) -> Result<Exit> {
     match &arguments.what {
         Some(TapWhat::Slice(slice)) => return slice::run(slice),
@@ -43,7 +42,7 @@ pub fn run(arguments: &args::Tap) -> Result<Exit> {
     if let Some(folder) = &arguments.agent {
         return agent::enter(folder.as_deref(), &arguments.command);
     }
-    let live = Live::start(&arguments.show, !arguments.no_save)?;
+    let live = LivePage::start(&arguments.show, !arguments.no_save)?;
     let plan = TapRun {
         tap: TapPlan { only: arguments.only.clone(), window: arguments.window.window },
         run_store: if arguments.no_save { None } else { Some(RunStore::open()?) },
@@ -51,24 +50,24 @@ pub fn run(arguments: &args::Tap) -> Result<Exit> {
         command_line: command_line(),
         live: arguments.progress.then_some(std::time::Duration::from_secs(1)),
     };
-    let tell_line = |glance: &Glance, seconds| say(line(glance, seconds));
-    let end = testbed::tap::tap(&plan, &arguments.command, |dir| live.show(dir), tell_line)?;
-    // The program's status is the answer that a script waits for: trouble with the result must not take its place.
-    if let Err(error) = tell(arguments, &end) {
-        say(format_args!("yamabiko: {error:#}"));
+    let print_progress = |glance: &Glance, seconds| print_message(line(glance, seconds));
+    let end = testbed::tap::tap(&plan, &arguments.command, |dir| live.show(dir), print_progress)?;
+    // The exit status is the program's, which a script waits for: a failure to write the result must not replace it.
+    if let Err(error) = write_result(arguments, &end) {
+        print_message(format_args!("yamabiko: {error:#}"));
     }
     Ok(Exit::Program(end.status))
 }
 
-fn tell(arguments: &args::Tap, end: &TapEnd) -> Result<()> {
+fn write_result(arguments: &args::Tap, end: &TapEnd) -> Result<()> {
     let document = &end.document;
     if let Some(file) = &arguments.json {
         let text = serde_json::to_string_pretty(document)? + "\n";
-        doubts(document);
+        print_failed_checks(document);
         return if file == Path::new("-") { print(&text) } else { page_file::write(file, text.as_bytes()) };
     }
     if let Some(file) = &arguments.output {
-        doubts(document);
+        print_failed_checks(document);
         return page_file::write(file, page(document, Style::PLAIN).as_bytes());
     }
     let text = page(document, terminal::error_style());
@@ -79,14 +78,14 @@ fn page(document: &Document, style: Style) -> String {
     report::terminal::render(document, None, style)
 }
 
-/// Where the page is not shown, its verdict is, if it is bad.
-fn doubts(document: &Document) {
+/// Prints the failed checks of a run that is not valid, for a result that is written to a file.
+fn print_failed_checks(document: &Document) {
     if document.validity.verdict == Verdict::Valid {
         return;
     }
     for check in &document.validity.checks {
         if check.state == schema::CheckState::Failed {
-            say(format_args!("yamabiko: {}: {}", document.validity.verdict.name(), check.why));
+            print_message(format_args!("yamabiko: {}: {}", document.validity.verdict.name(), check.why));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `yamabiko watch`: figures and logs from packets, live from a device or out of a capture file.
+//! `yamabiko watch`: computes figures and logs from packets, live from a device or from a capture file.
 //!
 //! ```text
 //!   live: sys::capture --\                     /--> summary, series --> one screen, or JSON
@@ -6,15 +6,16 @@
 //!   file: wire::capture -/                     \--> log files: Combined Log Format, CSV, JSON lines
 //! ```
 //!
-//! Packets are analysed as they come and their records written as they close: memory does not grow with the capture.
+//! Packets are analysed as they arrive, and records are written as connections close: memory use does not grow with the
+//! length of the capture.
 
 pub(super) mod blocks;
+mod display;
 pub(super) mod document;
-mod face;
 mod file;
 mod live;
 mod logs;
-#[cfg_attr(not(feature = "web"), allow(dead_code, reason = "only a receiver checks what it was sent"))]
+#[cfg_attr(not(feature = "web"), allow(dead_code, reason = "only a receiver checks received messages"))]
 mod message;
 mod pcapng;
 #[cfg(feature = "web")]
@@ -24,7 +25,7 @@ mod screen;
 #[cfg_attr(not(feature = "web"), path = "watch/no_send.rs")]
 mod send;
 mod sink;
-#[cfg_attr(not(feature = "web"), allow(dead_code, reason = "only a receiver checks what it was sent"))]
+#[cfg_attr(not(feature = "web"), allow(dead_code, reason = "only a receiver checks received messages"))]
 mod view;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -45,7 +46,7 @@ use super::bench::{command_line, print};
 use crate::args::{self, At};
 use crate::exit::{self, Exit};
 use crate::terminal;
-use face::Face;
+use display::Display;
 use live::Live;
 use message::End;
 use pcapng::Recorder;
@@ -54,27 +55,27 @@ use send::Sender;
 use sink::Sink;
 use view::{RttBuckets, View};
 
-/// How a capture went, besides its records.
-pub struct Ending {
-    /// First moment watched and last.
+/// How a capture ended: times, interruption, failure.
+pub struct CaptureEnd {
+    /// Start of the capture.
     pub from: Timestamp,
-    /// Last moment watched.
+    /// End of the capture.
     pub to: Timestamp,
-    /// Whether Ctrl-C ended it.
+    /// Whether Ctrl-C ended the capture before its duration was over.
     pub interrupted: bool,
-    /// Why the source could not be read to its end; what came before was analysed.
+    /// Why the source could not be read to its end. The packets before the failure are analysed.
     pub failure: Option<anyhow::Error>,
-    /// Packets of a file that were put in their place.
+    /// Packets of a file that were sorted into the order of their timestamps.
     pub reordered: u64,
 }
 
-/// Watches, and prints the summary.
+/// Analyses the packets of a device, a file or other hosts, and prints the summary.
 pub fn run(arguments: &args::Watch) -> Result<Exit> {
     ensure!(
         arguments.show.live.is_none() || arguments.read.is_none(),
-        "--live is of a device or of what others send: a file is over as soon as it is read, and `yamabiko live RUN` shows it then"
+        "--live needs -i or --from: a capture file is stored first, and `yamabiko live RUN` shows it afterwards"
     );
-    let page = crate::live_child::Live::start(&arguments.show, !arguments.no_save)?;
+    let page = crate::live_child::LivePage::start(&arguments.show, !arguments.no_save)?;
     let interrupts = Interrupts::install()?;
     #[cfg(feature = "web")]
     if let Some(address) = arguments.from {
@@ -90,10 +91,10 @@ pub fn run(arguments: &args::Watch) -> Result<Exit> {
         bail!("--token-file needs --to or --from");
     }
     let mut watch = Watch::new(watch_spec(arguments, capture_point));
-    // What cannot be opened leaves no folder behind.
+    // The source is opened before the run's folder is created: a failure leaves no folder behind.
     let source = open_source(arguments)?;
     refuse_to_overwrite(arguments)?;
-    // What a file's packets were cut to is not known before they are read: 0.
+    // The snaplen of a file is unknown before its packets are read: 0.
     let snaplen = if arguments.interface.is_some() { live::snaplen(arguments) } else { 0 };
     let create = |path| Recorder::create(path, snaplen, &interrupts);
     let recorder = arguments.pcapng.as_deref().map(create).transpose()?;
@@ -109,53 +110,53 @@ pub fn run(arguments: &args::Watch) -> Result<Exit> {
     let opening = folder.as_ref().map(|folder| begin_progress(folder, &clock, &page));
     let mut sink = Sink::new(folder.as_ref(), arguments, arguments.interface.is_some(), recorder)?;
     let name = source.name().to_owned();
-    let mut ending = match source {
+    let mut end = match source {
         Source::Live(capture, device) => {
-            let mut face = Face::open(arguments.json, arguments.plain, live::greeting(arguments, &device));
+            let mut display = Display::open(arguments.json, arguments.plain, live::start_message(arguments, &device));
             let live = Live {
                 device: &device,
                 duration: arguments.duration,
                 capture_point,
                 clock: &clock,
                 interrupts: &interrupts,
-                face: &mut face,
+                display: &mut display,
                 opening: opening.as_ref(),
                 sender: sender.as_ref(),
             };
-            let ending = live::watch(capture, live, &mut watch, &mut sink);
-            face.close();
-            ending
+            let end = live::watch(capture, live, &mut watch, &mut sink);
+            display.close();
+            end
         }
         Source::File(input, _) => file::watch(input, arguments, &interrupts, &mut watch, &mut sink),
     };
     if watch.live().counts.packets == 0
-        && let Some(failure) = ending.failure.take()
+        && let Some(failure) = end.failure.take()
     {
-        // Nothing was readable: there is nothing to report, and nothing to keep.
+        // Without a readable packet there is nothing to report and nothing to store.
         drop(sink);
         if let Some(folder) = &folder {
             let _ = std::fs::remove_dir_all(folder.path());
         }
         return Err(failure.context(name));
     }
-    while watch.finish_some(ending.to, TAKE_AT_END) {
-        sink.take(&mut watch);
+    while watch.finish_some(end.to, CLOSE_BATCH) {
+        sink.collect(&mut watch);
     }
-    sink.take(&mut watch);
+    sink.collect(&mut watch);
     let mut part = sink.summary.part(&watch, &name, capture_point);
     if let Some(capture) = &mut part.capture {
-        capture.reordered_packets = ending.reordered;
+        capture.reordered_packets = end.reordered;
     }
-    let fresh = sink.fresh();
-    let store_failure = sink.finish(part.capture_drops, ending.to).err();
+    let unsent_seconds = sink.new_seconds();
+    let store_failure = sink.finish(part.capture_drops, end.to).err();
     let sending_failure = sender.and_then(|sender| {
-        let elapsed_s = ending.to.since(ending.from).as_secs_f64();
+        let elapsed_s = end.to.since(end.from).as_secs_f64();
         let rtt = RttBuckets::of(watch.handshake_rtt_histogram());
         let view = View { elapsed_s, totals: part.clone(), rtt, ..View::default() };
-        let failure = ending.failure.as_ref().map(|failure| format!("{failure:#}"));
-        sender.finish(fresh, &view, End { interrupted: ending.interrupted, failure }, &interrupts).err()
+        let failure = end.failure.as_ref().map(|failure| format!("{failure:#}"));
+        sender.finish(unsent_seconds, &view, End { interrupted: end.interrupted, failure }, &interrupts).err()
     });
-    let document = document::make(part, &ending, folder.as_ref(), &command_line())?;
+    let document = document::make(part, &end, folder.as_ref(), &command_line())?;
     if let Some(folder) = &folder {
         folder.write_summary(&document)?;
     }
@@ -163,7 +164,7 @@ pub fn run(arguments: &args::Watch) -> Result<Exit> {
         opening.watch_done(clock.now(), &document);
     }
     show(&document, arguments.json)?;
-    let reading_failure = ending.failure.map(|failure| failure.context(name));
+    let reading_failure = end.failure.map(|failure| failure.context(name));
     let store_failure = store_failure.map(|failure| failure.context("the figures are complete, the files are not"));
     match reading_failure.or(store_failure).or(sending_failure) {
         Some(failure) => Err(failure),
@@ -171,33 +172,33 @@ pub fn run(arguments: &args::Watch) -> Result<Exit> {
     }
 }
 
-/// How packets are analysed.
+/// How the command line's options have packets analysed.
 fn watch_spec(arguments: &args::Watch, capture_point: CapturePoint) -> WatchSpec {
     let logs = [&arguments.clf, &arguments.csv, &arguments.jsonl];
     WatchSpec {
         capture_point,
         server_ports: (!arguments.ports.is_empty()).then(|| arguments.ports.clone()),
         servers: arguments.servers.clone(),
-        // Who sends the packets must not be able to guess it.
+        // A sender of packets must not be able to guess the seed and cause collisions.
         hash_seed: random(),
-        // Only the files have the words of requests.
+        // Method, host, path and headers of requests are needed by the files only.
         words: !arguments.no_save || logs.iter().any(|path| path.is_some()),
         duplicates: true,
-        // A file's packets are put in order before.
+        // Packets of a file are sorted before they are analysed.
         disorder: if arguments.read.is_some() { Duration::ZERO } else { WatchSpec::default().disorder },
         ..WatchSpec::default()
     }
 }
 
-/// Makes the run's folder, where the run is kept.
+/// Creates the run's folder, unless `--no-save` is given.
 fn create_folder(arguments: &args::Watch, clock: &Clock) -> Result<Option<RunFolder>> {
-    let keeps = !arguments.no_save;
+    let is_stored = !arguments.no_save;
     let create = || anyhow::Ok(RunStore::open()?.create(&arguments.name, clock.started(), realtime_ns())?);
-    keeps.then(create).transpose()
+    is_stored.then(create).transpose()
 }
 
-/// Writes the first progress snapshot, and shows the run on its live page.
-fn begin_progress(folder: &RunFolder, clock: &Clock, page: &crate::live_child::Live) -> SnapshotWriter {
+/// Writes the first progress snapshot into the run's folder, and shows the run on the live page.
+fn begin_progress(folder: &RunFolder, clock: &Clock, page: &crate::live_child::LivePage) -> SnapshotWriter {
     let mut opening = SnapshotWriter::begin(folder, "watch", &command_line(), 0);
     opening.set_zero(clock);
     page.show(folder.path());
@@ -213,7 +214,7 @@ fn open_source(arguments: &args::Watch) -> Result<Source> {
     }
 }
 
-/// From the system's own source of chance, as the seeds of every hash map.
+/// A random number from the system's random source, which also seeds every hash map.
 fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }
@@ -240,12 +241,12 @@ impl Source {
     }
 }
 
-/// Where the run is kept, for `document`.
-fn kept(folder: Option<&RunFolder>) -> (String, String) {
+/// ID and path of the run's folder; both empty if the run is not stored.
+fn id_and_path(folder: Option<&RunFolder>) -> (String, String) {
     folder.map(|folder| (folder.id().to_owned(), folder.path().display().to_string())).unwrap_or_default()
 }
 
-/// A file that is read must not be one that is written: creating it would empty it first.
+/// Refuses an output file that is the input file: creating it would truncate the input.
 fn refuse_to_overwrite(arguments: &args::Watch) -> Result<()> {
     let Some(read) = arguments.read.as_deref().and_then(|path| path.metadata().ok()) else { return Ok(()) };
     for path in [&arguments.clf, &arguments.csv, &arguments.jsonl, &arguments.pcapng].into_iter().flatten() {
@@ -256,10 +257,10 @@ fn refuse_to_overwrite(arguments: &args::Watch) -> Result<()> {
     Ok(())
 }
 
-/// Creates a file that a flag names.
+/// Creates an output file that an option names.
 fn create(path: &Path) -> Result<std::fs::File> {
     std::fs::File::create(path).with_context(|| format!("creating {}", path.display()))
 }
 
-/// Connections recorded at once when the capture ends.
-const TAKE_AT_END: usize = 256;
+/// Connections closed at a time when the capture ends, so that their records do not all wait in memory.
+const CLOSE_BATCH: usize = 256;

@@ -95,7 +95,7 @@ fn report_names_an_unwritable_file_in_one_line() {
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
     let file = workspace.file("file");
     fs::write(&file, "mine").unwrap();
-    workspace.run(&["report", "--svg", str_of(&file)]).refused(2, &["cannot make the folder"]);
+    workspace.run(&["report", "--svg", str_of(&file)]).refused(2, &["cannot create the folder"]);
     assert_eq!(fs::read_to_string(&file).unwrap(), "mine");
     // A device is written to, and not replaced.
     written(&workspace.run(&["report", "--html", "/dev/null"]));

@@ -151,7 +151,10 @@ fn trials_of_an_experiment_are_listed_with_its_name() {
     let trial = id(&ended(&store, "trial", 20, "yamabiko bench", 1));
     let experiment_id = id(&experiment(&store, "experiment", 19, std::slice::from_ref(&trial)));
     let left = workspace.run(&["runs", "delete", "--yes", &experiment_id]).success();
-    assert!(left.stderr.contains("1 run made on the way stay") && left.stderr.contains(&trial), "{left}");
+    assert!(
+        left.stderr.contains("not deleted: 1 run that these experiments made") && left.stderr.contains(&trial),
+        "{left}"
+    );
     assert_eq!(ids(&workspace, &[]), [before, trial]);
 }
 

@@ -1,18 +1,18 @@
 use super::*;
 
-fn asked(words: &str) -> Result<Asked, Refused> {
+fn parsed(words: &str) -> Result<Invocation, Refused> {
     parse(words.split_whitespace().map(OsString::from))
 }
 
 fn options(words: &str) -> Options {
-    match asked(words) {
-        Ok(Asked::Run(options)) => *options,
+    match parsed(words) {
+        Ok(Invocation::Run(options)) => *options,
         other => panic!("{words}: {other:?}"),
     }
 }
 
 fn refused(words: &str) -> (String, bool) {
-    match asked(words) {
+    match parsed(words) {
         Err(Refused { message, usage }) => (message, usage),
         other => panic!("{words}: {other:?}"),
     }
@@ -87,8 +87,8 @@ fn ab_table_attributes_imply_html() {
 fn ab_urls_need_a_path() {
     assert_eq!(options("127.0.0.1:8080/a?b").url, "http://127.0.0.1:8080/a?b");
     assert_eq!(options("https://h/").url, "https://h/");
-    for bad in ["http://h", "h", "/", "http:///", "ftp://h/", "http://h:99999/"] {
-        assert_eq!(refused(bad), ("ab: invalid URL".into(), true), "{bad}");
+    for url in ["http://h", "h", "/", "http:///", "ftp://h/", "http://h:99999/"] {
+        assert_eq!(refused(url), ("ab: invalid URL".into(), true), "{url}");
     }
 }
 
@@ -109,20 +109,20 @@ fn ab_refuses_wrong_input_with_its_own_messages() {
     ] {
         assert_eq!(refused(words), (message.into(), usage), "{words}");
     }
-    for (words, says) in [
-        ("-B 127.0.0.2 h/", "-B is not carried out"),
+    for (words, expected) in [
+        ("-B 127.0.0.2 h/", "-B is not supported"),
         ("-f SSL3 https://h/", "TLS1.2, TLS1.3"),
         ("-m BREW h/", "GET, HEAD, POST, PUT"),
         ("-X proxy h/", "HOST:PORT"),
     ] {
         let (message, usage) = refused(words);
-        assert!(message.contains(says) && usage, "{message}");
+        assert!(message.contains(expected) && usage, "{message}");
     }
 }
 
 #[test]
 fn ab_help_and_version_precede_other_arguments() {
-    assert!(matches!(asked("-h"), Ok(Asked::Usage)));
-    assert!(matches!(asked("-kV"), Ok(Asked::Version)));
-    assert!(matches!(asked("-n 5 --help"), Ok(Asked::Help)));
+    assert!(matches!(parsed("-h"), Ok(Invocation::Usage)));
+    assert!(matches!(parsed("-kV"), Ok(Invocation::Version)));
+    assert!(matches!(parsed("-n 5 --help"), Ok(Invocation::Help)));
 }

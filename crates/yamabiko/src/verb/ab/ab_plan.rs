@@ -1,13 +1,14 @@
-//! From ab's options to the plan as meant.
+//! Translates ab's options into a plan.
 
 use plan::{Alpn, HttpVersion, LoadPlan, Plan, TlsPlan, literal};
 
 use crate::args::ab::Options;
 
-/// A closed loop of HTTP/1.0 without a path. As in ab, no certificate is checked and every handshake is a full one.
+/// The plan of ab's options: a closed loop of HTTP/1.0 without an emulated path. As in ab, no certificate is verified
+/// and every TLS handshake is a full one.
 ///
 /// # Errors
-/// What contradicts itself.
+/// Options that contradict each other.
 pub fn plan(options: &Options) -> anyhow::Result<Plan> {
     let secure = options.url.starts_with("https:");
     let mut plan = Plan {
@@ -16,7 +17,7 @@ pub fn plan(options: &Options) -> anyhow::Result<Plan> {
         load: LoadPlan {
             method: options.method,
             body: options.body.clone(),
-            // ab knows no places.
+            // Braces in ab's headers and URL are literal, not placeholders.
             headers: options.headers.iter().map(|line| literal(line)).collect(),
             proxy: options.proxy.clone(),
             http: HttpVersion::Http10,

@@ -1,23 +1,23 @@
-//! Failures that end ab: its words, and its exit status.
+//! Failures at which ab exits without a report: its messages and exit statuses.
 
 use report::ab::Failed;
 use schema::{FailureCause, RequestRecord};
 
-use super::progress::FAILURES_BORNE;
+use super::progress::FAILURES_MAX;
 use crate::args::ab::Options;
 
-/// The end of a run without a report.
+/// A failure that ends ab without a report.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Fatal {
-    /// As ab says it.
+pub struct FatalFailure {
+    /// ab's message.
     pub message: String,
-    /// As ab ends.
+    /// ab's exit status.
     pub status: u8,
-    /// Requests answered before.
+    /// Requests completed before the failure.
     pub completed: u64,
 }
 
-/// ab's four kinds of failure.
+/// Counts a failure in one of ab's four kinds.
 pub fn count(failed: &mut Failed, cause: FailureCause) {
     let kind = match cause {
         FailureCause::ConnectTimeout
@@ -38,22 +38,22 @@ pub fn count(failed: &mut Failed, cause: FailureCause) {
     *kind += 1;
 }
 
-/// Whether these requests ended as ab would not have gone on from: an error of the network, unless -r was given; then
-/// only if nothing at all was answered.
-pub fn fatal(records: &[RequestRecord], options: &Options) -> Option<Fatal> {
+/// The failure at which ab would have exited, if there is one: an error of the network. With -r only if no request was
+/// completed.
+pub fn fatal(records: &[RequestRecord], options: &Options) -> Option<FatalFailure> {
     let completed = records.iter().filter(|record| record.failure.is_none()).count() as u64;
     let failed = records.len() as u64 - completed;
-    let (call, words, number) = records.iter().find_map(|record| system_error(record.failure?))?;
-    let aborted = failed > FAILURES_BORNE && completed == 0;
+    let (call, text, number) = records.iter().find_map(|record| system_error(record.failure?))?;
+    let aborted = failed > FAILURES_MAX && completed == 0;
     if options.survives_receive_errors && !aborted {
         return None;
     }
     let before = if aborted { "\nTest aborted after 10 failures\n\n" } else { "" };
-    // The kernel keeps the low byte of a status.
-    Some(Fatal { message: format!("{before}{call}: {words} ({number})"), status: number as u8, completed })
+    // An exit status is one byte: the kernel truncates the number.
+    Some(FatalFailure { message: format!("{before}{call}: {text} ({number})"), status: number as u8, completed })
 }
 
-/// The call, the system's words and the number that ab would have shown.
+/// The system call, error text and error number that ab would have printed.
 fn system_error(cause: FailureCause) -> Option<(&'static str, &'static str, u32)> {
     let timeout = ("apr_pollset_poll", "The timeout specified has expired", 70_007);
     match cause {

@@ -1,4 +1,4 @@
-//! From the records of a run to the figures of ab's report.
+//! Computes the figures of ab's report from the request records of a run.
 
 use std::time::Duration;
 
@@ -11,9 +11,9 @@ use testbed::Outcome;
 use super::failures;
 use crate::args::ab::Options;
 
-/// The report of a run whose requests ended as these did.
+/// The report of a run with these request records.
 pub fn report(options: &Options, outcome: &Outcome, records: &[RequestRecord]) -> Report {
-    let target = Target::parse(&options.url).expect("the plan was carried out");
+    let target = Target::parse(&options.url).expect("the plan's URL was parsed before the run");
     let document_bytes = document_bytes(records);
     let tls = outcome.document.load.as_ref().and_then(|load| load.tls.as_ref());
     Report {
@@ -27,7 +27,7 @@ pub fn report(options: &Options, outcome: &Outcome, records: &[RequestRecord]) -
         taken: Duration::from_secs_f64(outcome.document.run.duration_s),
         complete: records.len() as u64,
         failed: failed(records, (!options.any_length).then_some(document_bytes)),
-        write_errors: records.iter().filter(|record| could_not_write(record)).count() as u64,
+        write_errors: records.iter().filter(|record| is_write_error(record)).count() as u64,
         non_2xx: records.iter().filter(|record| record.status != 0 && record.status / 100 != 2).count() as u64,
         kept_alive: options.keep_alive.then(|| records.iter().filter(|record| record.keep_alive).count() as u64),
         bytes_received: records.iter().map(|record| record.bytes_received).sum(),
@@ -38,16 +38,16 @@ pub fn report(options: &Options, outcome: &Outcome, records: &[RequestRecord]) -
     }
 }
 
-/// Those of these records that ended within so long a measured phase, which begins with the first intended of them. What
-/// was in flight at its end is not among them, as it is not in ab's figures.
-pub fn within(records: Vec<RequestRecord>, phase_s: f64) -> Vec<RequestRecord> {
+/// The records of requests that ended within a measured phase of `phase_s` seconds from the first scheduled time. As in
+/// ab, requests in flight at its end are left out.
+pub fn ended_within(records: Vec<RequestRecord>, phase_s: f64) -> Vec<RequestRecord> {
     let Some(from) = records.iter().map(|record| record.scheduled_at).min() else { return records };
     let end = from + Duration::from_secs_f64(phase_s);
     let ended = |record: &RequestRecord| record.done_at <= end && record.failure != Some(FailureCause::Aborted);
     records.into_iter().filter(ended).collect()
 }
 
-/// Body of the first response that was whole.
+/// Body length of the first complete response.
 fn document_bytes(records: &[RequestRecord]) -> u64 {
     records.iter().find(|record| record.failure.is_none()).map_or(0, RequestRecord::body_bytes)
 }
@@ -64,12 +64,13 @@ fn failed(records: &[RequestRecord], document_bytes: Option<u64>) -> Failed {
     failed
 }
 
-/// The server went away while the request was being written.
-fn could_not_write(record: &RequestRecord) -> bool {
+/// Whether the server reset the connection while the request was being written.
+fn is_write_error(record: &RequestRecord) -> bool {
     record.failure == Some(FailureCause::Reset) && record.sent_at.is_none() && record.bytes_sent > 0
 }
 
-/// A request that was never answered waited until it failed; ab would count no waiting for it.
+/// ab's times of a request; `None` if it did not start. A request without a response waited until it failed; ab would
+/// not count that time as waiting.
 fn times(record: &RequestRecord) -> Option<RequestTimes> {
     let started_at = record.started_at?;
     let total_ns = record.service_time_ns()?;

@@ -1,4 +1,4 @@
-//! ab's lines about how far it is, and when it gives up.
+//! ab's progress lines, and its abort after ten failures.
 
 use std::time::Duration;
 
@@ -6,67 +6,70 @@ use testbed::Observer;
 use testbed::drive::progress::Snapshot;
 
 use crate::args::ab::Options;
-use crate::terminal::say;
+use crate::terminal::print_message;
 
-/// ab says nothing about runs up to this length.
-const SILENT_UP_TO: u64 = 150;
-/// And never more often than once in so many requests.
-const EVERY_MIN: u64 = 100;
-/// ab bears so many failures.
-pub const FAILURES_BORNE: u64 = 10;
+/// ab prints no progress for runs of at most this many requests.
+const NO_PROGRESS_UP_TO: u64 = 150;
+/// Least number of requests between two progress lines.
+const INTERVAL_MIN: u64 = 100;
+/// ab aborts a run after more failures than this, if no request was completed.
+pub const FAILURES_MAX: u64 = 10;
 
-/// `Completed N requests`, every tenth of the run.
+/// Prints `Completed N requests` after every tenth of the run.
 #[derive(Debug)]
-pub struct Heartbeat {
-    /// 0: never.
-    every: u64,
-    said: u64,
-    stopped: bool,
+pub struct ProgressLines {
+    /// Requests between two lines; 0: no lines.
+    interval: u64,
+    /// Number of requests in the last line.
+    printed: u64,
+    /// Whether the run was aborted after too many failures.
+    aborted: bool,
 }
 
-impl Heartbeat {
+impl ProgressLines {
     pub fn new(options: &Options) -> Self {
-        let speaks = options.progress && options.requests > SILENT_UP_TO;
-        Heartbeat { every: if speaks { (options.requests / 10).max(EVERY_MIN) } else { 0 }, said: 0, stopped: false }
+        let is_enabled = options.progress && options.requests > NO_PROGRESS_UP_TO;
+        let interval = if is_enabled { (options.requests / 10).max(INTERVAL_MIN) } else { 0 };
+        ProgressLines { interval, printed: 0, aborted: false }
     }
 
-    /// Whether it says anything at all.
-    pub fn beats(&self) -> bool {
-        self.every > 0
+    /// Whether progress lines are printed.
+    pub fn is_enabled(&self) -> bool {
+        self.interval > 0
     }
 
-    /// Whether the run was ended here.
-    pub fn stopped(&self) -> bool {
-        self.stopped
+    /// Whether the run was aborted after too many failures.
+    pub fn aborted(&self) -> bool {
+        self.aborted
     }
 
-    /// The last lines.
+    /// Prints the last lines, after `done` requests.
     pub fn finish(&mut self, done: u64) {
-        self.reached(done);
-        if self.stopped {
-            say("\nTest aborted after 10 failures\n");
+        self.print_completed(done);
+        if self.aborted {
+            print_message("\nTest aborted after 10 failures\n");
         }
-        if self.beats() {
-            say(format_args!("Finished {done} requests"));
+        if self.is_enabled() {
+            print_message(format_args!("Finished {done} requests"));
         }
     }
 
-    fn reached(&mut self, done: u64) {
-        while self.every > 0 && self.said + self.every <= done {
-            self.said += self.every;
-            say(format_args!("Completed {} requests", self.said));
+    fn print_completed(&mut self, done: u64) {
+        while self.interval > 0 && self.printed + self.interval <= done {
+            self.printed += self.interval;
+            print_message(format_args!("Completed {} requests", self.printed));
         }
     }
 }
 
-impl Observer for Heartbeat {
+impl Observer for ProgressLines {
     fn tick(&mut self, _elapsed: Duration, snapshot: &Snapshot) {
-        self.reached(snapshot.completed + snapshot.failed);
+        self.print_completed(snapshot.completed + snapshot.failed);
     }
 
-    /// Nothing was answered, and more failed than ab bears.
+    /// Ends the run if no request was completed and more than [`FAILURES_MAX`] failed.
     fn enough(&mut self, snapshot: &Snapshot) -> bool {
-        self.stopped |= snapshot.failed > FAILURES_BORNE && snapshot.completed == 0;
-        self.stopped
+        self.aborted |= snapshot.failed > FAILURES_MAX && snapshot.completed == 0;
+        self.aborted
     }
 }

@@ -1,4 +1,4 @@
-//! The demo's page: its runs side by side.
+//! The page of `yamabiko demo`, with its runs side by side.
 
 use std::path::{Path, PathBuf};
 
@@ -68,13 +68,13 @@ fn page(outcomes: &[Outcome], runs: &[(&'static str, Sources)]) -> Page {
         .section(each)
 }
 
-/// The finding as a sentence.
+/// The result as a sentence.
 fn lead(runs: &[(&'static str, Sources)]) -> String {
-    let held: Vec<String> = runs
+    let means: Vec<String> = runs
         .iter()
         .filter_map(|(label, run)| Some(format!("{:.1} ({label})", run.document.load.as_ref()?.connections.mean)))
         .collect();
-    let (last, front) = match held.split_last() {
+    let (last, front) = match means.split_last() {
         Some((last, front)) if !front.is_empty() => (last, front.join(", ")),
         Some((last, _)) => return format!("Concurrent connections of the server: {last}."),
         None => return String::new(),

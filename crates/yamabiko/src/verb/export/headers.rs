@@ -1,4 +1,4 @@
-//! Headers that the user wants in every message: credentials, a tenant. Their values are never printed.
+//! Headers that the user adds to every message: credentials, a tenant. Their values are never printed.
 
 use std::fs::File;
 use std::io::Read;
@@ -9,12 +9,13 @@ use anyhow::{Context, Result, anyhow, bail};
 use http::header::{HeaderName, HeaderValue};
 
 use crate::args;
-use crate::terminal::say;
+use crate::terminal::print_message;
 
-/// The lines of the command line, the file and the environment, in this order.
+/// Reads the headers of the command line, the file and the environment, in this order.
 ///
 /// # Errors
-/// A line that is no header, one that is the program's own to say, a file that cannot be read. No message holds a value.
+/// A line is not a valid header, or is a header that the program sets. A file cannot be read. No message contains a
+/// value.
 pub fn read(arguments: &args::Push) -> Result<Vec<(HeaderName, HeaderValue)>> {
     let mut headers = Vec::new();
     for line in &arguments.headers {
@@ -29,7 +30,7 @@ pub fn read(arguments: &args::Push) -> Result<Vec<(HeaderName, HeaderValue)>> {
     Ok(headers)
 }
 
-/// The lines of a file.
+/// Reads the headers of a file.
 ///
 /// # Errors
 /// Those of [`read`].
@@ -43,7 +44,7 @@ fn header(line: &str) -> Result<(HeaderName, HeaderValue)> {
     let (name, value) = line.split_once(':').context("expected a header such as `Name: value`")?;
     let name: HeaderName =
         name.trim().parse().map_err(|_| anyhow!("the text before the colon is not a valid header name"))?;
-    if OWN.contains(&name.as_str()) {
+    if RESERVED.contains(&name.as_str()) {
         bail!("{name} is set by this program and cannot be given");
     }
     let mut value: HeaderValue = value
@@ -57,15 +58,15 @@ fn header(line: &str) -> Result<(HeaderName, HeaderValue)> {
 fn text(path: &Path) -> std::io::Result<String> {
     let file = File::open(path)?;
     if file.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o077 != 0) {
-        say(format_args!("note: other users may read the headers in {0}: chmod 600 {0}", path.display()));
+        print_message(format_args!("note: other users may read the headers in {0}: chmod 600 {0}", path.display()));
     }
     let mut text = String::new();
     file.take(FILE_MAX).read_to_string(&mut text)?;
     Ok(text)
 }
 
-/// What says how a message is written, and where it goes.
-const OWN: [&str; 6] = [
+/// Headers that the program sets.
+const RESERVED: [&str; 6] = [
     "content-type",
     "content-encoding",
     "content-length",

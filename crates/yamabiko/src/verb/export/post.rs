@@ -1,6 +1,6 @@
-//! One message after another to a receiver over HTTP ([`web::post`]): what is tried again, how often, and what the user is told.
+//! Sends one message after another to a receiver over HTTP ([`web::post`]), with retries and messages for the user.
 //!
-//! A message is tried again only where its protocol says so, a bounded number of times.
+//! A message is retried only if its protocol requires that, a bounded number of times.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use web::post::{Answer, PostError, Receiver, Roots, is_loopback};
 
 use super::headers;
 use crate::args;
-use crate::terminal::say;
+use crate::terminal::print_message;
 
-/// How to reach a receiver.
+/// Sends messages to a receiver.
 pub struct Post(web::post::Post);
 
-/// Statuses after which remote write 1.0 has a message sent again.
-pub const TRIED_AGAIN_BY_PROMETHEUS: fn(u16) -> bool = |status| status == 429 || status >= 500;
+/// Whether remote write 1.0 requires a retry after this status.
+pub const PROMETHEUS_RETRYABLE: fn(u16) -> bool = |status| status == 429 || status >= 500;
 
 impl Post {
     /// # Errors
@@ -23,7 +23,7 @@ impl Post {
     pub fn new(url: &str, arguments: &args::Push) -> Result<Post> {
         let headers = headers::read(arguments)?;
         if url.starts_with("http:") && !headers.is_empty() && !is_loopback(url) {
-            say("note: the headers are sent unencrypted over http; use https");
+            print_message("note: the headers are sent unencrypted over http; use https");
         }
         let roots = match &arguments.cacert {
             Some(path) => Roots::File(path.clone()),
@@ -31,29 +31,29 @@ impl Post {
             None => Roots::System,
         };
         let receiver = Receiver { url: url.to_owned(), headers, roots, timeout: arguments.timeout };
-        web::post::Post::new(receiver).map(Post).map_err(told)
+        web::post::Post::new(receiver).map(Post).map_err(explained)
     }
 
-    /// The receiver as it is printed: without what may be secret in a query.
+    /// The receiver's URL for messages: without the query, which may contain secrets.
     pub fn receiver(&self) -> &str {
         self.0.shown()
     }
 
-    /// Sends a message until it is taken. Returns what the receiver answered.
+    /// Sends a message until the receiver accepts it. Returns the body of the response.
     ///
     /// # Errors
-    /// The receiver refuses it, or did not take it however often it was tried.
+    /// The receiver refuses the message, or did not accept it in [`ATTEMPTS`] attempts.
     pub fn send(&self, body: &[u8], own: &[(&str, &str)], is_tried_again: fn(u16) -> bool) -> Result<Vec<u8>> {
         let mut pause = PAUSE_MIN;
-        let mut left = TRIES;
+        let mut left = ATTEMPTS;
         loop {
             left -= 1;
             match self.0.once(body, own, is_tried_again) {
                 Answer::Taken(answer) => return Ok(answer),
                 Answer::Later(why, wanted) if left > 0 => {
                     let wait = wanted.unwrap_or(pause).min(PAUSE_MAX);
-                    say(format_args!("{}: {why}; retry in {:.1} s", self.receiver(), wait.as_secs_f64()));
-                    wait_for(wait);
+                    print_message(format_args!("{}: {why}; retry in {:.1} s", self.receiver(), wait.as_secs_f64()));
+                    sleep(wait);
                     pause *= 2;
                 }
                 Answer::Later(why, _) | Answer::Refused(why, None) => return Err(self.failed(why)),
@@ -65,13 +65,13 @@ impl Post {
         }
     }
 
-    /// What lacks is the receiver's: an error of the environment.
+    /// A failure of the receiver, as an error of the environment.
     fn failed(&self, why: String) -> Error {
         Error::from(std::io::Error::other(why)).context(format!("sending to {}", self.receiver()))
     }
 }
 
-fn told(error: PostError) -> Error {
+fn explained(error: PostError) -> Error {
     match error {
         PostError::File { path, source } => Error::from(source).context(format!("reading {}", path.display())),
         PostError::NoRoots => {
@@ -82,29 +82,30 @@ fn told(error: PostError) -> Error {
     }
 }
 
-/// What the user can do.
+/// Advice for the user after a refusal.
 fn fix(status: u16, words: &str) -> &'static str {
     match status {
-        300..=399 => "; it sends elsewhere: name that address itself, headers are not passed on",
-        401 | 403 => "; it wants other credentials: --header-file",
+        300..=399 => "; it redirects: give that address instead, since redirects are not followed",
+        401 | 403 => "; other credentials are required: --header-file",
         404 | 405 => {
-            "; is this its path? Prometheus takes /api/v1/write, if started with --web.enable-remote-write-receiver"
+            "; check the path: Prometheus accepts /api/v1/write if started with --web.enable-remote-write-receiver"
         }
         _ if words.contains("out of bounds") || words.contains("out of order") || words.contains("too old") => {
-            "; the run was sent before, or is older than what it takes: then `report --export openmetrics`, then `promtool tsdb create-blocks-from \
-             openmetrics`, or out_of_order_time_window in its configuration"
+            "; the run was sent before, or is older than the receiver accepts: use `report --export openmetrics`, then \
+             `promtool tsdb create-blocks-from openmetrics`, or set out_of_order_time_window in its configuration"
         }
         _ => "",
     }
 }
 
-#[allow(clippy::disallowed_methods, reason = "nothing is measured while a receiver is given time")]
-fn wait_for(pause: Duration) {
+#[allow(clippy::disallowed_methods, reason = "nothing is measured during a retry pause")]
+fn sleep(pause: Duration) {
     std::thread::sleep(pause);
 }
 
-/// Of one message, the first included.
-const TRIES: u32 = 5;
-/// Between two tries: at first, doubled each time, and at most, whatever the receiver wants.
+/// Most attempts to send one message, including the first.
+const ATTEMPTS: u32 = 5;
+/// Pause between two attempts: it doubles from the first to the second value, which also limits a receiver's
+/// Retry-After.
 const PAUSE_MIN: Duration = Duration::from_millis(250);
 const PAUSE_MAX: Duration = Duration::from_secs(30);

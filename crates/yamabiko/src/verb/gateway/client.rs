@@ -1,4 +1,4 @@
-//! A real gateway.
+//! `yamabiko gateway client`: measures a real gateway, with `yamabiko gateway server` behind it.
 
 use anyhow::Result;
 
@@ -7,10 +7,10 @@ use crate::args::GatewayClient;
 use crate::exit::Exit;
 use crate::verb::bench::command_line;
 
-/// Measures it as typed.
-pub fn run(typed: &GatewayClient) -> Result<Exit> {
-    let (plan, result) = (typed.plan()?, &typed.result);
-    // A plan can be printed by someone who has no secret.
-    let known = if result.print_plan { None } else { Some(secret(&plan)?) };
-    measure(&plan, known.as_ref(), &result.doing(&command_line()), result.html.as_ref())
+/// Measures a real gateway with the given options.
+pub fn run(arguments: &GatewayClient) -> Result<Exit> {
+    let (plan, result) = (arguments.plan()?, &arguments.result);
+    // A plan can be printed without the secret.
+    let secret = if result.print_plan { None } else { Some(secret(&plan)?) };
+    measure(&plan, secret.as_ref(), &result.execution_options(&command_line()), result.html.as_ref())
 }

@@ -1,4 +1,4 @@
-//! Measuring a gateway, in the lab or a real one, and showing what came out.
+//! Measures a gateway, emulated or real, and prints and stores the result.
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -17,19 +17,19 @@ use sys::signal::Interrupts;
 use testbed::Observer;
 
 use crate::exit::{self, Exit};
-use crate::live_child::Live;
-use crate::terminal::{self, say};
+use crate::live_child::LivePage;
+use crate::terminal::{self, print_message};
 use crate::token::Token;
-use crate::verb::bench::{Doing, print};
-use crate::verb::concluding::{Ending, conclude};
+use crate::verb::bench::{ExecutionOptions, print};
+use crate::verb::result_page::{Output, write_and_print};
 
 const NO_TOKEN: &str = "no token: --token-file or YAMABIKO_TOKEN";
 
-/// The secret of a real gateway's other end: from the plan's file, else from the environment. Without one there is [`Secret::none`]
-/// for a server on this host, which may listen without.
+/// The secret shared with the server behind a real gateway: from the plan's token file, otherwise from the environment.
+/// [`Secret::none`] if there is no secret and the server is on this host.
 ///
 /// # Errors
-/// There is none for a server elsewhere, or it is none; the server's address is none.
+/// There is no secret for a server on another host. The secret or the server's address is not valid.
 pub fn secret(plan: &GatewayPlan) -> Result<Secret> {
     match Token::find(plan.token_file.as_deref())? {
         Some(token) => Ok(Secret::new(token.bytes())),
@@ -38,46 +38,53 @@ pub fn secret(plan: &GatewayPlan) -> Result<Secret> {
     }
 }
 
-/// Measures, shows and keeps.
-pub fn measure(plan: &GatewayPlan, secret: Option<&Secret>, doing: &Doing<'_>, html: Option<&PathBuf>) -> Result<Exit> {
-    if doing.print_plan {
+/// Measures a gateway, and prints and stores the result.
+pub fn measure(
+    plan: &GatewayPlan,
+    secret: Option<&Secret>,
+    options: &ExecutionOptions<'_>,
+    html: Option<&PathBuf>,
+) -> Result<Exit> {
+    if options.print_plan {
         print(&plan.to_toml())?;
         return Ok(Exit::Success);
     }
-    let live = Live::start(&doing.show, !doing.no_save)?;
+    let live = LivePage::start(&options.show, !options.no_save)?;
     let interrupts = Interrupts::install()?;
-    let passing = Scratch::new("gateway-not-kept").context("a folder for what is not kept")?;
-    let book = if doing.no_save { RunStore::at(passing.path()) } else { RunStore::open()? };
+    let temporary_dir = Scratch::new("gateway-not-kept").context("a folder for unsaved results")?;
+    let run_store = if options.no_save { RunStore::at(temporary_dir.path()) } else { RunStore::open()? };
     let order = Order {
         program: std::env::current_exe().context("the path of this program")?,
         seed: plan.seed,
-        command: doing.command.to_owned(),
+        command: options.command.to_owned(),
         started: Clock::start().started(),
     };
     let time = gateway::time(plan);
-    let mut told = Told::new(time, doing.json);
-    let made = match secret {
-        Some(secret) => gateway::run_against(plan, secret, &order, &book, &interrupts, &mut live.staging(&mut told)),
-        None => gateway::run(plan, &order, &book, &interrupts, &mut live.staging(&mut told)),
+    let mut progress = Progress::new(time, options.json);
+    let measured = match secret {
+        Some(secret) => {
+            gateway::run_against(plan, secret, &order, &run_store, &interrupts, &mut live.staging(&mut progress))
+        }
+        None => gateway::run(plan, &order, &run_store, &interrupts, &mut live.staging(&mut progress)),
     };
-    told.end();
-    let mut done = match made {
-        Err(error) if is_wrong_secret(&error) && secret.is_some_and(|known| !known.is_some()) => {
+    progress.end();
+    let mut measured = match measured {
+        Err(error) if is_wrong_secret(&error) && secret.is_some_and(|secret| !secret.is_some()) => {
             return Err(error).context(NO_TOKEN);
         }
-        made => made?,
+        measured => measured?,
     };
-    let page = report::gateway_page(&done.document, &plan.to_toml());
-    if doing.no_save {
-        done.document.run.dir.clear();
-        done.document.run.id.clear();
+    let page = report::gateway_page(&measured.document, &plan.to_toml());
+    if options.no_save {
+        measured.document.run.dir.clear();
+        measured.document.run.id.clear();
     }
-    let ending = Ending { folder: (!doing.no_save).then_some(done.folder.as_path()), html, json: doing.json };
-    conclude(page, &ending, || show(&done.document, doing.json))?;
-    Ok(exit_of(&done.document, doing.strict))
+    let output = Output { folder: (!options.no_save).then_some(measured.folder.as_path()), html, json: options.json };
+    write_and_print(page, &output, || show(&measured.document, options.json))?;
+    Ok(exit_of(&measured.document, options.strict))
 }
 
-/// Prints a gateway, now or from the book.
+/// Prints the document of a measured gateway, new or stored.
 pub fn show(document: &GatewayDocument, json: bool) -> Result<()> {
     if json {
         print(&(serde_json::to_string_pretty(document)? + "\n"))
@@ -86,7 +93,7 @@ pub fn show(document: &GatewayDocument, json: bool) -> Result<()> {
     }
 }
 
-/// Its status: that of its checks.
+/// The exit status of a measured gateway, from its checks.
 pub fn exit_of(document: &GatewayDocument, strict: bool) -> Exit {
     match exit::of_validity(&document.validity) {
         Exit::Success if strict && document.validity.verdict != Verdict::Valid => Exit::Invalid,
@@ -94,24 +101,24 @@ pub fn exit_of(document: &GatewayDocument, strict: bool) -> Exit {
     }
 }
 
-/// What is told meanwhile, on stderr: a bar on a terminal, else a line whenever something else begins.
-struct Told {
+/// Progress on stderr: a bar on a terminal, otherwise a line for each step.
+struct Progress {
     bar: Option<ProgressBar>,
     quiet: bool,
 }
 
-impl Told {
-    fn new(time: Duration, quiet: bool) -> Told {
+impl Progress {
+    fn new(time: Duration, quiet: bool) -> Progress {
         if quiet {
-            return Told { bar: None, quiet };
+            return Progress { bar: None, quiet };
         }
-        say(format_args!("this takes about {}", about(time)));
+        print_message(format_args!("this takes about {}", rounded(time)));
         let bar = std::io::stderr().is_terminal().then(|| {
             let bar = ProgressBar::new(time.as_secs().max(1));
             let style = ProgressStyle::with_template("{bar:30} {elapsed_precise} of about {len}s  {msg}");
             bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
         });
-        Told { bar, quiet }
+        Progress { bar, quiet }
     }
 
     fn end(&self) {
@@ -121,7 +128,7 @@ impl Told {
     }
 }
 
-impl Stage for Told {
+impl Stage for Progress {
     fn begin(&mut self, _what: &str) -> Box<dyn Observer> {
         Box::new(crate::progress::Display::new("", true))
     }
@@ -132,15 +139,17 @@ impl Stage for Told {
                 bar.set_position(bar.elapsed().as_secs().min(bar.length().unwrap_or(u64::MAX)));
                 bar.set_message(what.to_owned());
             }
-            // Of many trials the first is told.
-            None if !self.quiet && (!what.contains(": trial ") || what.contains(": trial 1 of ")) => say(what),
+            // Only the first trial of a series is reported.
+            None if !self.quiet && (!what.contains(": trial ") || what.contains(": trial 1 of ")) => {
+                print_message(what)
+            }
             None => {}
         }
     }
 }
 
-/// As long as people say it.
-fn about(time: Duration) -> String {
+/// A duration, rounded for display.
+fn rounded(time: Duration) -> String {
     match time.as_secs() {
         short @ 0..120 => format!("{} s", short.max(1)),
         middle @ 120..7200 => format!("{} min", (middle + 30) / 60),
@@ -154,7 +163,7 @@ mod tests {
 
     #[test]
     fn remaining_time_is_rounded_for_people() {
-        let of = |seconds| about(Duration::from_secs(seconds));
+        let of = |seconds| rounded(Duration::from_secs(seconds));
         assert_eq!([0, 119, 120, 3600, 9000].map(of), ["1 s", "119 s", "2 min", "60 min", "2.5 h"]);
     }
 }

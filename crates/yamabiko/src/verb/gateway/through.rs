@@ -1,4 +1,4 @@
-//! Any program through the lab's gateway.
+//! `yamabiko gateway -- CMD`: runs any program behind the emulated gateway host.
 
 use anyhow::{Result, ensure};
 use gateway::emulation::{LinkFigures, Through, ThroughOutcome};
@@ -6,24 +6,27 @@ use units::format_duration;
 
 use crate::args::Forwarding;
 use crate::exit::Exit;
-use crate::terminal::say;
+use crate::terminal::print_message;
 
 /// Runs the program and ends with its status.
-pub fn run(typed: &Forwarding) -> Result<Exit> {
-    let result = &typed.result;
+pub fn run(arguments: &Forwarding) -> Result<Exit> {
+    let result = &arguments.result;
     ensure!(
         !(result.json || result.print_plan || result.strict || result.html.is_some() || result.show.live.is_some()),
         "--json, --html, --live, --strict and --print-plan are not for -- CMD: what the program prints is the result"
     );
-    let through =
-        Through { lab: typed.lab_of_command()?, server: typed.lab.server.clone(), command: typed.command.clone() };
-    let outcome = gateway::emulation::through(&through, |line| say(line))?;
-    tell(&through, &outcome);
+    let through = Through {
+        lab: arguments.lab_of_command()?,
+        server: arguments.lab.server.clone(),
+        command: arguments.command.clone(),
+    };
+    let outcome = gateway::emulation::through(&through, |line| print_message(line))?;
+    print_figures(&through, &outcome);
     Ok(Exit::Program(outcome.status))
 }
 
-/// What the gateway had to do, and what went wrong: on stderr, since the program's own output is the result.
-fn tell(through: &Through, outcome: &ThroughOutcome) {
+/// Prints the gateway's figures and problems on stderr: stdout belongs to the program.
+fn print_figures(through: &Through, outcome: &ThroughOutcome) {
     let used = &outcome.used;
     let limit = through.lab.share.map_or("unlimited".into(), |share| format!("{share} at most"));
     let pauses = outcome.facts.stall_lengths.map_or(String::new(), |pauses| {
@@ -51,45 +54,45 @@ fn tell(through: &Through, outcome: &ThroughOutcome) {
             )
         }
     };
-    say(format_args!(
+    print_message(format_args!(
         "gateway: {:.2}% of a core used ({limit}{pauses}); {up} packets from the clients, {down} from the server{each}",
         used.cores() * 100.0,
     ));
     let [from_clients, from_server] = used.overflowed;
     if lost > 0 {
-        say(format_args!(
+        print_message(format_args!(
             "gateway: the rings of the emulated network card overflowed: {from_clients} packets from the clients, {from_server} from the server"
         ));
     }
-    link("the clients' link", clients);
-    link("the server's link", server);
+    print_link("the clients' link", clients);
+    print_link("the server's link", server);
     if let Some(failure) = &outcome.failure {
-        say(format_args!("yamabiko: do not trust this result: {failure}"));
+        print_message(format_args!("yamabiko: do not trust this result: {failure}"));
     }
 }
 
-/// Configured losses of a link, and faults of the emulation.
-fn link(name: &str, link: &LinkFigures) {
+/// Prints the configured losses of a link, and faults of the emulation.
+fn print_link(name: &str, link: &LinkFigures) {
     let (up, down) = (&link.up, &link.down);
     if up.queue_full + down.queue_full + up.lost + down.lost > 0 {
-        say(format_args!(
+        print_message(format_args!(
             "{name}: of {} packets up {} were lost and {} found the queue full; of {} down {} and {}",
             up.packets, up.lost, up.queue_full, down.packets, down.lost, down.queue_full
         ));
     }
     if link.unintended_drops > 0 {
-        say(format_args!(
+        print_message(format_args!(
             "yamabiko: do not trust this result: {name} dropped {} packets unintentionally",
             link.unintended_drops
         ));
     }
     if link.busy_share() > BUSY_MAX {
-        say(format_args!(
+        print_message(format_args!(
             "yamabiko: do not trust this result: {name} was busy for {:.0}% of the time, so it may have been the limit",
             link.busy_share() * 100.0
         ));
     }
 }
 
-/// A loop that is busier is taken for the limit.
+/// Busy share of a link's thread above which the link may have limited the gateway.
 const BUSY_MAX: f64 = 0.95;

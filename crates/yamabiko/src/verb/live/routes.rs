@@ -1,8 +1,8 @@
-//! What is answered: the page, its files, its streams.
+//! The URLs of the live page: pages, files, and streams of events.
 //!
 //! | path | what |
 //! |---|---|
-//! | `/` | the run that was asked for, or the list |
+//! | `/` | the run of the command line, or the list |
 //! | `/runs/` | the list of runs |
 //! | `/run/ID/` | a stored run |
 //! | `.../events` | the stream of such a page |
@@ -88,8 +88,8 @@ async fn run_metrics(State(topics): State<Arc<Topics>>, Path(id): Path<String>) 
     topics.scrape(Topic::Run(id)).await
 }
 
-/// The last event that they had: what the browser says when it comes again by itself, else what the page says.
+/// ID of the last event that the viewer received: from the browser on its own reconnection, otherwise from the page.
 fn after<'a>(query: &'a HashMap<String, String>, headers: &'a HeaderMap) -> Option<&'a str> {
-    let said = headers.get("last-event-id").and_then(|id| id.to_str().ok());
-    said.or(query.get("after").map(String::as_str))
+    let last_event_id = headers.get("last-event-id").and_then(|id| id.to_str().ok());
+    last_event_id.or(query.get("after").map(String::as_str))
 }

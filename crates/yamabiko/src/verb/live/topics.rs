@@ -1,11 +1,11 @@
-//! What is looked at: each run, and the list of runs, once, however many look on.
+//! The viewed runs and the list of runs: each is read once, for any number of viewers.
 //!
 //! ```text
-//!   handlers ──join, scrape──▶ [ topics, each with its hub ] ◀──takes what reads, puts it back── main thread
+//!   handlers ──join, scrape──▶ [ topics, each with its hub ] ◀──takes a reader, puts it back── main thread
 //! ```
 //!
-//! Folders are read by the main thread alone and outside the lock, so that nobody who comes waits for a disk, nor for a long run
-//! that somebody else looks at.
+//! Only the main thread reads folders, outside the lock: a request never waits for a disk, nor for another viewer's
+//! long run.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -27,18 +27,18 @@ use web::{Hub, Viewers};
 
 use super::Wake;
 
-/// Everything that is looked at. Handlers of requests join and ask; the main thread reads and publishes.
+/// All viewed topics. Request handlers add viewers and scrapes; the main thread reads and publishes.
 pub(super) struct Topics {
-    book: RunStore,
+    run_store: RunStore,
     viewers: Viewers,
     wakes: Mutex<Sender<Wake>>,
-    held: Mutex<BTreeMap<Topic, Held>>,
+    states: Mutex<BTreeMap<Topic, TopicState>>,
 }
 
-/// A thing to look at.
+/// A run or the list of runs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Topic {
-    /// What stands at the root: the run that was asked for, or the one that standard input named, or the list.
+    /// The content of the root page: the run of the command line, the run that standard input named, or the list.
     Root,
     /// The list of runs.
     Runs,
@@ -46,70 +46,74 @@ pub(super) enum Topic {
     Run(String),
 }
 
-/// What handlers of requests and the main thread share of a topic.
-struct Held {
+/// The state of a topic that request handlers and the main thread share.
+struct TopicState {
     hub: Hub,
     /// Absent while the main thread reads.
     reader: Option<Reader>,
-    /// Somebody came since the last look.
+    /// Whether a viewer joined since the last poll.
     joined: bool,
-    /// Scrapes that wait for the next look.
+    /// Scrapes that wait for the next poll.
     scrapes: Vec<oneshot::Sender<Option<Bytes>>>,
-    /// What the last scrape was told, and when, on the monotonic clock in nanoseconds.
-    told: Option<(u64, Bytes)>,
+    /// The response to the last scrape, and its time on the monotonic clock, in ns.
+    exposition: Option<(u64, Bytes)>,
 }
 
-/// What reads a topic, and what it found.
+/// Reads the files of a topic.
 struct Reader {
     source: Source,
-    /// What was published last.
+    /// The state that was published last.
     state: Option<Arc<State>>,
-    /// Looks since somebody looked on.
-    unseen: u32,
-    /// Looks that brought nothing new, since the last that did.
-    quiet: u32,
+    /// Polls since the topic last had a viewer.
+    polls_without_viewer: u32,
+    /// Polls since the state last changed.
+    polls_without_change: u32,
 }
 
 enum Source {
     Run(Box<Follower>),
     List(RunList),
-    /// Standard input has named none yet.
+    /// Standard input has not named a folder yet.
     Nothing,
 }
 
-/// What a look is for.
+/// Why a topic is polled.
 #[derive(Clone, Copy)]
-struct Call {
-    /// The last look of all.
-    always: bool,
-    /// Somebody came.
+struct Reasons {
+    /// The poll is the last one.
+    is_last: bool,
+    /// A viewer joined.
     joined: bool,
-    /// Somebody wants the figures.
+    /// A scrape waits for the figures.
     scraped: bool,
 }
 
-/// Why there is nothing to look at.
+/// Status and text of a refused request.
 type Refusal = (StatusCode, &'static str);
 
 impl Topics {
-    /// Of this book; `shown` stands at the root.
-    pub(super) fn new(book: RunStore, shown: Option<PathBuf>, wakes: Sender<Wake>) -> Result<Topics> {
-        let topics =
-            Topics { book, viewers: Viewers::new(VIEWERS_MAX), wakes: Mutex::new(wakes), held: Mutex::default() };
+    /// The topics of a run store; `shown` is the run at the root.
+    pub(super) fn new(run_store: RunStore, shown: Option<PathBuf>, wakes: Sender<Wake>) -> Result<Topics> {
+        let topics = Topics {
+            run_store,
+            viewers: Viewers::new(VIEWERS_MAX),
+            wakes: Mutex::new(wakes),
+            states: Mutex::default(),
+        };
         let source = match shown {
             Some(dir) => Source::Run(Box::new(Follower::new(&dir))),
             None => Source::List(RunList::default()),
         };
-        let root = Held::new(Hub::new(&topics.viewers)?, source);
+        let root = TopicState::new(Hub::new(&topics.viewers)?, source);
         topics.lock().insert(Topic::Root, root);
         Ok(topics)
     }
 
-    /// Somebody looks on; `after` is the id of the last event that they had.
+    /// Adds a viewer; `after` is the ID of the last event that the viewer received.
     pub(super) fn join(&self, topic: Topic, after: Option<&str>) -> Response {
-        let joined = self.with(topic, |held| {
-            held.joined = true;
-            held.hub.join(after)
+        let joined = self.with(topic, |state| {
+            state.joined = true;
+            state.hub.join(after)
         });
         match joined {
             Ok(response) => {
@@ -120,23 +124,23 @@ impl Topics {
         }
     }
 
-    /// The figures of a run for a Prometheus, made at the next look; one text a second, however many scrape.
+    /// The figures of a run for Prometheus, read at the next poll. Scrapes within a second get the same text.
     pub(super) async fn scrape(&self, topic: Topic) -> Response {
-        let (tells, told) = oneshot::channel();
+        let (sender, response) = oneshot::channel();
         let now = monotonic_ns();
-        let known = self.with(topic, |held| match &held.told {
-            Some((at, text)) if now.saturating_sub(*at) < TOLD_AGAIN.as_nanos() as u64 => Some(text.clone()),
+        let recent = self.with(topic, |state| match &state.exposition {
+            Some((at, text)) if now.saturating_sub(*at) < EXPOSITION_MAX_AGE.as_nanos() as u64 => Some(text.clone()),
             _ => {
-                held.scrapes.push(tells);
+                state.scrapes.push(sender);
                 None
             }
         });
-        let text = match known {
+        let text = match recent {
             Err(refusal) => return refusal.into_response(),
             Ok(Some(text)) => Some(text),
             Ok(None) => {
                 self.wake();
-                told.await.ok().flatten()
+                response.await.ok().flatten()
             }
         };
         match text {
@@ -147,9 +151,9 @@ impl Topics {
         }
     }
 
-    /// Does something with what is held of a topic, which is made where nobody has asked for it before.
-    fn with<T>(&self, topic: Topic, act: impl FnOnce(&mut Held) -> T) -> Result<T, Refusal> {
-        // Looked for without the lock: a book on a slow disk keeps nobody else waiting.
+    /// Calls `act` with the state of a topic, which is created if it does not exist.
+    fn with<T>(&self, topic: Topic, act: impl FnOnce(&mut TopicState) -> T) -> Result<T, Refusal> {
+        // The folder is searched without the lock, so that a slow disk delays no other request.
         let is_known = self.lock().contains_key(&topic);
         let source = match &topic {
             _ if is_known => None,
@@ -162,134 +166,138 @@ impl Topics {
         let mut topics = self.lock();
         if let Some(source) = source.filter(|_| !topics.contains_key(&topic)) {
             if topics.len() >= TOPICS_MAX {
-                return Err((StatusCode::SERVICE_UNAVAILABLE, "Too many runs are looked at already.\n"));
+                return Err((StatusCode::SERVICE_UNAVAILABLE, "Too many runs are being viewed.\n"));
             }
             let Ok(hub) = Hub::new(&self.viewers) else {
-                return Err((StatusCode::INTERNAL_SERVER_ERROR, "No random bytes are to be had.\n"));
+                return Err((StatusCode::INTERNAL_SERVER_ERROR, "No random bytes are available.\n"));
             };
-            topics.insert(topic.clone(), Held::new(hub, source));
+            topics.insert(topic.clone(), TopicState::new(hub, source));
         }
         match topics.get_mut(&topic) {
-            Some(held) => Ok(act(held)),
-            None => Err((StatusCode::SERVICE_UNAVAILABLE, "It was just forgotten; ask again.\n")),
+            Some(state) => Ok(act(state)),
+            None => Err((StatusCode::SERVICE_UNAVAILABLE, "The run was just closed; retry.\n")),
         }
     }
 
-    /// Lets the main thread look at once; it is there as long as this is.
+    /// Makes the main thread poll immediately.
     fn wake(&self) {
         let _ = self.wakes.lock().unwrap_or_else(PoisonError::into_inner).send(Wake::Joined);
     }
 
-    /// The folder of a stored run. What a URL names is compared with the names there are, and never made into a path.
+    /// The folder of a stored run. The ID of a URL is compared with existing names, and never made into a path.
     pub(super) fn dir_of(&self, id: &str) -> Option<PathBuf> {
-        self.book.dirs().ok()?.into_iter().find(|dir| dir.file_name().is_some_and(|name| name == id))
+        self.run_store.dirs().ok()?.into_iter().find(|dir| dir.file_name().is_some_and(|name| name == id))
     }
 
-    /// Shows this folder at the root from now on. As all that reads, of the main thread.
+    /// Shows this folder at the root from now on. To be called by the main thread, as everything that reads.
     pub(super) fn show(&self, dir: PathBuf) {
         self.replace_root(Source::Run(Box::new(Follower::new(&dir))));
     }
 
-    /// Standard input says what stands at the root; until then nothing does.
+    /// Shows nothing at the root until standard input names a folder.
     pub(super) fn wait_for_folder(&self) {
         self.replace_root(Source::Nothing);
     }
 
     fn replace_root(&self, source: Source) {
         if let Some(root) = self.lock().get_mut(&Topic::Root) {
-            root.told = None;
+            root.exposition = None;
             if let Some(reader) = &mut root.reader {
                 reader.source = source;
-                reader.quiet = 0;
+                reader.polls_without_change = 0;
             }
         }
     }
 
-    /// Reads what is new of everything that somebody looks at, and sends it.
-    pub(super) fn look(&self) {
-        self.look_at(false);
+    /// Reads the changes of every viewed topic, and publishes them.
+    pub(super) fn poll(&self) {
+        self.poll_all(false);
     }
 
-    /// The last state, whether or not somebody was there to see the one before, and the end.
+    /// Publishes the last state of every topic, and ends the streams.
     pub(super) fn close(&self) {
-        self.look_at(true);
-        self.lock().values().for_each(|held| held.hub.close());
+        self.poll_all(true);
+        self.lock().values().for_each(|state| state.hub.close());
     }
 
-    fn look_at(&self, always: bool) {
-        let taken: Vec<_> = self.lock().iter_mut().filter_map(|(topic, held)| held.take(topic, always)).collect();
+    fn poll_all(&self, is_last: bool) {
+        let taken: Vec<_> = self.lock().iter_mut().filter_map(|(topic, state)| state.take(topic, is_last)).collect();
         for mut taken in taken {
-            taken.reader.look(&taken.hub, &self.book, taken.call);
-            let told = taken.call.scraped.then(|| taken.reader.exposition()).flatten();
-            // Who has gone meanwhile needs no answer.
-            taken.scrapes.into_iter().for_each(|tells| drop(tells.send(told.clone())));
-            if let Some(held) = self.lock().get_mut(&taken.topic) {
-                held.reader = Some(taken.reader);
-                held.told = told.map(|text| (monotonic_ns(), text)).or(held.told.take());
+            taken.reader.poll(&taken.hub, &self.run_store, taken.reasons);
+            let exposition = taken.reasons.scraped.then(|| taken.reader.exposition()).flatten();
+            // A scrape whose client has disconnected needs no response.
+            taken.scrapes.into_iter().for_each(|sender| drop(sender.send(exposition.clone())));
+            if let Some(state) = self.lock().get_mut(&taken.topic) {
+                state.reader = Some(taken.reader);
+                state.exposition = exposition.map(|text| (monotonic_ns(), text)).or(state.exposition.take());
             }
         }
-        self.lock().retain(|topic, held| *topic == Topic::Root || held.is_wanted());
+        self.lock().retain(|topic, state| *topic == Topic::Root || state.is_in_use());
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Topic, Held>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Topic, TopicState>> {
+        self.states.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What the main thread takes away to read.
+/// A topic's reader while the main thread reads.
 struct Taken {
     topic: Topic,
     hub: Hub,
     reader: Reader,
-    call: Call,
+    reasons: Reasons,
     scrapes: Vec<oneshot::Sender<Option<Bytes>>>,
 }
 
-impl Held {
+impl TopicState {
     fn new(hub: Hub, source: Source) -> Self {
-        let reader = Reader { source, state: None, unseen: 0, quiet: 0 };
-        Held { hub, reader: Some(reader), joined: false, scrapes: Vec::new(), told: None }
+        let reader = Reader { source, state: None, polls_without_viewer: 0, polls_without_change: 0 };
+        TopicState { hub, reader: Some(reader), joined: false, scrapes: Vec::new(), exposition: None }
     }
 
-    fn take(&mut self, topic: &Topic, always: bool) -> Option<Taken> {
+    fn take(&mut self, topic: &Topic, is_last: bool) -> Option<Taken> {
         let reader = self.reader.take()?;
         let scrapes = mem::take(&mut self.scrapes);
-        let call = Call { always, joined: mem::take(&mut self.joined), scraped: !scrapes.is_empty() };
-        Some(Taken { topic: topic.clone(), hub: self.hub.clone(), reader, call, scrapes })
+        let reasons = Reasons { is_last, joined: mem::take(&mut self.joined), scraped: !scrapes.is_empty() };
+        Some(Taken { topic: topic.clone(), hub: self.hub.clone(), reader, reasons, scrapes })
     }
 
-    /// Whether somebody was here in the last minute.
-    fn is_wanted(&self) -> bool {
-        self.joined || !self.scrapes.is_empty() || self.reader.as_ref().is_none_or(|reader| reader.unseen < FORGOTTEN)
+    /// Whether the topic had a viewer or a scrape in the last minute.
+    fn is_in_use(&self) -> bool {
+        self.joined
+            || !self.scrapes.is_empty()
+            || self.reader.as_ref().is_none_or(|reader| reader.polls_without_viewer < UNUSED_POLLS_MAX)
     }
 }
 
 impl Reader {
-    fn look(&mut self, hub: &Hub, book: &RunStore, call: Call) {
-        let is_seen = hub.viewers() > 0;
-        self.unseen = if is_seen || call.joined || call.scraped { 0 } else { self.unseen + 1 };
-        if call.joined {
-            self.quiet = 0;
+    fn poll(&mut self, hub: &Hub, run_store: &RunStore, reasons: Reasons) {
+        let has_viewers = hub.viewers() > 0;
+        let is_used = has_viewers || reasons.joined || reasons.scraped;
+        self.polls_without_viewer = if is_used { 0 } else { self.polls_without_viewer + 1 };
+        if reasons.joined {
+            self.polls_without_change = 0;
         }
-        // A run that is over is looked at now and then: a search for a capacity can be taken up again.
+        // A finished run is read less often. It can change, since a capacity search can be resumed.
         let is_over = self.state.as_ref().is_some_and(|state| state.is_over);
-        let rests = is_over && self.quiet > 0 && !self.quiet.is_multiple_of(SELDOM);
-        if !call.always && !call.scraped && self.state.is_some() && (!is_seen || rests) {
-            self.quiet = self.quiet.saturating_add(1);
-            return self.beat(hub);
+        let unchanged = self.polls_without_change;
+        let is_skipped = is_over && unchanged > 0 && !unchanged.is_multiple_of(FINISHED_RUN_POLLS);
+        if !reasons.is_last && !reasons.scraped && self.state.is_some() && (!has_viewers || is_skipped) {
+            self.polls_without_change = self.polls_without_change.saturating_add(1);
+            return self.heartbeat(hub);
         }
         let state = match &mut self.source {
             Source::Run(follower) => {
                 follower.poll();
                 follower.state()
             }
-            Source::List(list) => list.poll(&book.dirs().unwrap_or_default()),
+            Source::List(list) => list.poll(&run_store.dirs().unwrap_or_default()),
             Source::Nothing => waiting(),
         };
         self.publish(hub, state);
     }
 
-    /// What a scrape is told; `None` where no run is shown.
+    /// The response to a scrape; `None` if the topic is not a run.
     fn exposition(&self) -> Option<Bytes> {
         match &self.source {
             Source::Run(follower) => Some(export::prometheus(&export::metrics(&follower.figures())).into()),
@@ -300,21 +308,21 @@ impl Reader {
     fn publish(&mut self, hub: &Hub, state: State) {
         let step = match self.state.as_deref() {
             Some(before) if *before == state => {
-                self.quiet = self.quiet.saturating_add(1);
-                return self.beat(hub);
+                self.polls_without_change = self.polls_without_change.saturating_add(1);
+                return self.heartbeat(hub);
             }
             Some(before) => step(before, &state),
             None => None,
         };
-        self.quiet = 0;
+        self.polls_without_change = 0;
         let state = Arc::new(state);
         self.state = Some(Arc::clone(&state));
         hub.publish(step.as_deref(), Box::new(move || state.whole()));
     }
 
-    /// A sign of life where there is no news.
-    fn beat(&self, hub: &Hub) {
-        if self.quiet % BEAT == BEAT - 1 {
+    /// Sends a heartbeat after [`HEARTBEAT_POLLS`] polls without a change.
+    fn heartbeat(&self, hub: &Hub) {
+        if self.polls_without_change % HEARTBEAT_POLLS == HEARTBEAT_POLLS - 1 {
             hub.beat();
         }
     }
@@ -329,15 +337,15 @@ fn waiting() -> State {
     }
 }
 
-/// Browsers at once, over all topics.
+/// Most concurrent viewers, over all topics.
 const VIEWERS_MAX: usize = 64;
-/// Runs looked at at once, with the root and the list.
+/// Most topics, including the root and the list.
 const TOPICS_MAX: usize = 18;
-/// Looks without anybody after which a run is forgotten: a minute.
-const FORGOTTEN: u32 = 120;
-/// Looks at a run that is over: one in so many.
-const SELDOM: u32 = 10;
-/// Looks without news after which a sign of life is sent: ten seconds.
-const BEAT: u32 = 20;
-/// How long a scrape is told what the one before was.
-const TOLD_AGAIN: Duration = Duration::from_secs(1);
+/// Polls without a viewer after which a topic is removed: a minute.
+const UNUSED_POLLS_MAX: u32 = 120;
+/// A finished run is read once in so many polls.
+const FINISHED_RUN_POLLS: u32 = 10;
+/// Polls without a change after which a heartbeat is sent: ten seconds.
+const HEARTBEAT_POLLS: u32 = 20;
+/// Age up to which the response to a scrape is reused.
+const EXPOSITION_MAX_AGE: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! `yamabiko profile check`: what the path really gives.
+//! `yamabiko profile check`: measures whether the emulated path has the configured RTT, loss and rate.
 
 use std::time::Duration;
 
@@ -16,13 +16,13 @@ use crate::exit::Exit;
 use crate::terminal;
 use crate::verb::bench::print;
 
-/// Least time to measure in: less shows nothing of a loss or a rate.
-const SHORTEST: Duration = Duration::from_secs(1);
+/// Shortest time of a measurement: in less, loss and rate cannot be measured.
+const DURATION_MIN: Duration = Duration::from_secs(1);
 
-/// Measures, prints, and judges.
+/// Measures the path, prints the result, and returns whether the path is as configured.
 pub fn run(check: &args::Check) -> Result<Exit> {
     check_clients(check.clients)?;
-    if check.duration < SHORTEST {
+    if check.duration < DURATION_MIN {
         bail!("--duration {} is too short: expected at least 1s", units::format_duration(check.duration));
     }
     let mut options = check.path.clone();
@@ -78,7 +78,7 @@ fn texts(unit: Unit, values: [Option<f64>; 4]) -> [String; 4] {
     })
 }
 
-/// Both ends, with their unit once if it is the same.
+/// A range of two values, with the unit written once if it is the same.
 fn range(low: &str, high: &str) -> String {
     match (low.split_once(' '), high.split_once(' ')) {
         (Some((number, unit)), Some((_, same))) if unit == same => format!("{number} to {high}"),

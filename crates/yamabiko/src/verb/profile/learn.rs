@@ -1,4 +1,4 @@
-//! `yamabiko profile learn`: from the packets of a real server to a profile of its clients' distances.
+//! `yamabiko profile learn`: makes a profile of the distances of a real server's clients, from packets.
 //!
 //! ```text
 //!   device, capture file, run --> source --> watch::learn --> Learned --> profile.toml, arrivals.csv
@@ -25,11 +25,11 @@ use crate::verb::bench::print;
 use files::Targets;
 use source::{ANALYZED, Reading, Source};
 
-/// Learns, writes the profile, and says what was learned.
+/// Learns a profile from a source, writes it, and prints what it contains.
 pub fn run(arguments: &args::Learn) -> Result<Exit> {
     let interrupts = Interrupts::install()?;
     let source = Source::open(arguments)?;
-    // What cannot be written is said before a minute of capture is spent.
+    // Files that cannot be written are an error before the capture, not after it.
     let targets = Targets::new(arguments, &source)?;
     let capture_point = match arguments.at {
         Some(At::Server) => CapturePoint::AtServer,
@@ -42,7 +42,7 @@ pub fn run(arguments: &args::Learn) -> Result<Exit> {
         servers: arguments.servers.clone(),
         ports: arguments.ports.clone(),
         except: arguments.except.clone(),
-        // Not to be guessed by whoever sends the packets; where it matters the capture holds more clients than memory.
+        // A sender of packets must not be able to guess the seed. It matters only if clients are sampled.
         seed: realtime_ns(),
         ..LearnSpec::default()
     };
@@ -54,64 +54,68 @@ pub fn run(arguments: &args::Learn) -> Result<Exit> {
         args::By::Request => By::Request,
         args::By::Client => By::Client,
     };
-    // A profile goes on to be believed where its capture is not seen any more: nothing is learned from what is doubted.
+    // A profile is used where its capture is not available, so no profile is learned from a capture with failed checks.
     if let Some(failure) = reading.failure.take() {
         return Err(failure.context(name));
     }
-    if let Some(doubt) = reading.doubts.iter().find(|doubt| doubt.name != ANALYZED) {
-        return Ok(refuse_doubtful(&name, doubt));
+    if let Some(failed_check) = reading.failed_checks.iter().find(|failed_check| failed_check.name != ANALYZED) {
+        return Ok(refuse_invalid_capture(&name, failed_check));
     }
     let outcome = learn.finish(by, arguments.jitter, reading.from, reading.to);
-    let found = match (outcome, reading.doubts.first().cloned()) {
-        (Ok(_), Some(doubt)) => return Ok(refuse_doubtful(&name, &doubt)),
-        (Ok(learned), None) => Found { learned, reading, name, title },
-        (Err(error), Some(doubt)) => bail!("{name}: {error} ({})", doubt.why),
+    let capture_result = match (outcome, reading.failed_checks.first().cloned()) {
+        (Ok(_), Some(failed_check)) => return Ok(refuse_invalid_capture(&name, &failed_check)),
+        (Ok(learned), None) => CaptureResult { learned, reading, name, title },
+        (Err(error), Some(failed_check)) => bail!("{name}: {error} ({})", failed_check.why),
         (Err(error), None) => bail!("{name}: {error}"),
     };
-    refuse_wrong_end(&found, arguments.at.is_some())?;
-    let profile = targets.write(&found, arguments)?;
-    let document = document::make(&found, &targets, &profile)?;
+    refuse_wrong_end(&capture_result, arguments.at.is_some())?;
+    let profile = targets.write(&capture_result, arguments)?;
+    let document = document::make(&capture_result, &targets, &profile)?;
     if arguments.json {
         print(&(serde_json::to_string_pretty(&document)? + "\n"))?;
     } else {
-        print(&page::render(&found, &targets, &profile, terminal::style()))?;
+        print(&page::render(&capture_result, &targets, &profile, terminal::style()))?;
     }
     Ok(Exit::Success)
 }
 
-/// The figures of this capture would not be valid: so says the check.
-fn refuse_doubtful(name: &str, doubt: &Check) -> Exit {
-    exit::tell(&format!("{name}: no profile is learned from an invalid capture: {}: {}", doubt.name, doubt.why));
+/// Prints the failed check of a capture from which no profile is learned.
+fn refuse_invalid_capture(name: &str, failed_check: &Check) -> Exit {
+    exit::print_error(&format!(
+        "{name}: no profile is learned from an invalid capture: {}: {}",
+        failed_check.name, failed_check.why
+    ));
     Exit::Invalid
 }
 
-/// What was learned, and of what.
-struct Found {
+/// A learned profile and the capture it was learned from.
+struct CaptureResult {
     learned: Learned,
     reading: Reading,
-    /// The source, in messages.
+    /// Name of the source in messages.
     name: String,
-    /// The source, in the profile.
+    /// Name of the source in the profile.
     title: String,
 }
 
-impl Found {
-    /// Share of the connections whose SYN-ACK was seen more than once.
-    fn repeated(&self) -> f64 {
+impl CaptureResult {
+    /// Share of the connections whose SYN-ACK was captured more than once.
+    fn repeated_share(&self) -> f64 {
         let tallies = self.learned.tallies;
         tallies.handshakes_repeated as f64 / tallies.connections.max(1) as f64
     }
 
-    /// Whether packets seem to have been captured twice.
-    fn is_doubled(&self) -> bool {
-        self.repeated() > REPEATED_MAX
+    /// Whether packets were probably captured twice.
+    fn has_duplicate_packets(&self) -> bool {
+        self.repeated_share() > REPEATED_MAX
     }
 }
 
-/// A capture from the other end would make a profile of the machine's own kernel.
-fn refuse_wrong_end(found: &Found, is_told: bool) -> Result<()> {
-    let CaptureLocation::OtherEnd { near_ns, far_ns } = found.learned.place else { return Ok(()) };
-    if is_told {
+/// Refuses a capture that was taken at the other end than assumed: its RTTs would be those of the local kernel.
+/// `is_configured`: whether `--at` is given.
+fn refuse_wrong_end(capture_result: &CaptureResult, is_configured: bool) -> Result<()> {
+    let CaptureLocation::OtherEnd { near_ns, far_ns } = capture_result.learned.place else { return Ok(()) };
+    if is_configured {
         return Ok(());
     }
     let [near, far] = [near_ns, far_ns].map(report::figures::duration);
@@ -119,13 +123,13 @@ fn refuse_wrong_end(found: &Found, is_told: bool) -> Result<()> {
         "{}: in a capture at the server SYN-ACKs follow immediately and the clients' ACKs come later; here SYN-ACKs took \
          {near} and clients' ACKs {far} (medians), as at the clients' end: give --at client, or --at server if it was \
          captured at the server",
-        found.name
+        capture_result.name
     ))
 }
 
-/// The command that replays the profile at the rate that was seen.
-fn replay(found: &Found, targets: &Targets) -> String {
-    let learned = &found.learned;
+/// The command that replays the profile at the captured rate.
+fn replay(capture_result: &CaptureResult, targets: &Targets) -> String {
+    let learned = &capture_result.learned;
     let arrivals = &learned.arrivals;
     let (pace, close) = if arrivals.requests.count == 0 {
         (&arrivals.connections, true)
@@ -136,7 +140,7 @@ fn replay(found: &Found, targets: &Targets) -> String {
     let digits = if rate >= 100.0 { 0 } else { 3 };
     let rate = format!("{rate:.digits$}");
     let rate = if digits > 0 { rate.trim_end_matches('0').trim_end_matches('.') } else { &rate };
-    // Equal gaps have no dispersion, independent users one.
+    // The index of dispersion is 0 for constant intervals, and 1 for independent users (Poisson).
     let poisson = pace.dispersion.is_none_or(|dispersion| dispersion > 0.5);
     format!(
         "yamabiko bench http://server/ --server 'COMMAND' --path {} --clients {} --rate {rate}/s{}{}",
@@ -147,13 +151,13 @@ fn replay(found: &Found, targets: &Targets) -> String {
     )
 }
 
-/// How many clients to replay with: as many as were seen, at least enough to cut the curve finely.
+/// Number of clients for a replay: as many as were captured, but enough for the tail of the distribution.
 fn clients(learned: &Learned) -> u32 {
     let seen = u32::try_from(learned.clients).unwrap_or(u32::MAX);
     seen.clamp(CLIENTS_MIN, path::AddressPlan::CLIENTS_MAX)
 }
 
-/// The RTTs that a replay asks for, in ns, rising.
+/// The configured RTTs of a replay, in ns, ascending.
 fn rtts_ns(profile: &Profile, learned: &Learned) -> Vec<u64> {
     let paths = profile.clients(clients(learned));
     let mut rtts_ns: Vec<u64> = paths.iter().map(path::ClientPath::rtt_ns).collect();
@@ -161,7 +165,8 @@ fn rtts_ns(profile: &Profile, learned: &Learned) -> Vec<u64> {
     rtts_ns
 }
 
-/// A tenth of all packets lost, or a fifth of the clients a second away: more than that is the capture's doing.
+/// Largest share of repeated SYN-ACKs that the network can cause, with a tenth of all packets lost or a fifth of the
+/// clients a second away. A larger share means that packets were captured twice.
 const REPEATED_MAX: f64 = 0.2;
-/// A hundred steps show a 99th percentile.
+/// Least number of clients of a replay: with a hundred the distribution has a 99th percentile.
 const CLIENTS_MIN: u32 = 100;

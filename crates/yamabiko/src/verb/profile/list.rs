@@ -1,4 +1,4 @@
-//! `yamabiko profile list`: the built-in profiles, with their figures.
+//! `yamabiko profile list`: lists the built-in profiles with their figures.
 
 use anyhow::Result;
 use path::{ClientPath, LinkSpec, Profile};
@@ -9,7 +9,7 @@ use crate::exit::Exit;
 use crate::terminal;
 use crate::verb::bench::print;
 
-/// Clients that each profile is cut into for its figures.
+/// Number of clients for which the figures of each profile are computed.
 const CLIENTS: u32 = 1000;
 
 /// Prints one line a profile.

@@ -1,4 +1,4 @@
-//! `yamabiko profile show`: what a profile means.
+//! `yamabiko profile show`: shows the distributions of a profile.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use crate::exit::Exit;
 use crate::terminal;
 use crate::verb::bench::print;
 
-/// Columns that a series over time is read at.
-const MOMENTS: u32 = 400;
+/// Number of intervals into which a series over time is divided for the plot.
+const SERIES_STEPS: u32 = 400;
 
-/// Prints the profile as plots, as JSON, or as the file it is.
+/// Prints the profile as plots, as JSON, or as its source file.
 pub fn run(show: &args::Show) -> Result<Exit> {
     check_clients(show.clients)?;
     if show.source {
@@ -67,7 +67,7 @@ fn view(profile: &Profile, path: &PathSpec) -> ProfileView {
     }
 }
 
-/// One series for each class whose RTT follows a file: its clients have the very same one.
+/// One series for each class of clients whose RTT follows a file. The clients of a class share the series.
 fn series(path: &PathSpec) -> Vec<Series> {
     let mut seen: Vec<&Arc<DelayOverTime>> = Vec::new();
     let mut found = Vec::new();
@@ -81,14 +81,14 @@ fn series(path: &PathSpec) -> Vec<Series> {
             continue;
         }
         seen.push(up);
-        let length = up.points().last().map_or(Duration::ZERO, |&(moment, _)| moment);
-        // Of a series that repeats, the last moment is the first again: the one before it ends the picture.
+        let length = up.points().last().map_or(Duration::ZERO, |&(time, _)| time);
+        // In a repeating series the last time is the first of the next repetition, so the plot ends just before it.
         let end = if up.repeats() { length.saturating_sub(Duration::from_nanos(1)) } else { length };
-        let rtt = |at: u32| saturating_nanos(up.at(end * at / MOMENTS) + down.at(end * at / MOMENTS));
+        let rtt = |at: u32| saturating_nanos(up.at(end * at / SERIES_STEPS) + down.at(end * at / SERIES_STEPS));
         found.push(Series {
-            label: if up.repeats() { "RTT over time, again and again".into() } else { "RTT over time".into() },
+            label: if up.repeats() { "RTT over time, repeated".into() } else { "RTT over time".into() },
             length_ns: saturating_nanos(length),
-            delays_ns: (0..=MOMENTS).map(rtt).collect(),
+            delays_ns: (0..=SERIES_STEPS).map(rtt).collect(),
         });
     }
     found
@@ -103,11 +103,11 @@ struct Document<'a> {
     rtt_ns: schema::document::Quantiles,
     up: LinkDocument,
     down: LinkDocument,
-    /// As [`Profile::describe`] says it.
+    /// The lines of [`Profile::describe`].
     parts: Vec<String>,
 }
 
-/// Over the clients; rates are absent where no client has one.
+/// Figures of a link direction over the clients; rates are absent if no client has one.
 #[derive(Serialize)]
 struct LinkDocument {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -121,7 +121,7 @@ struct RateDocument {
     min: u64,
     p50: u64,
     max: u64,
-    /// Clients without a limit, who are not in the figures.
+    /// Clients without a rate limit, which are not in the figures.
     clients_without: usize,
 }
 

@@ -1,4 +1,4 @@
-//! `report --export FORMAT FILE`: a run as other tools read it, written to a file.
+//! `report --export FORMAT FILE`: writes a run in a format of another tool.
 
 #[cfg(feature = "export")]
 pub mod open_telemetry;
@@ -16,9 +16,9 @@ use schema::Record;
 use crate::args;
 use crate::exit::{self, Exit};
 use crate::page_file;
-use crate::terminal::say;
+use crate::terminal::print_message;
 
-/// Writes the run in `format` into `file`. The exit status is the run's own.
+/// Writes the run in `format` into `file`. The exit status is that of the run.
 pub fn run(dir: &Path, format: &str, file: &str, arguments: &args::Report) -> Result<Exit> {
     let of = |formats: &[&str]| formats.contains(&format);
     ensure!(FORMATS.contains(&format), "--export {format}: there are {}", FORMATS.join(", "));
@@ -28,15 +28,15 @@ pub fn run(dir: &Path, format: &str, file: &str, arguments: &args::Report) -> Re
     match format {
         "csv" | "jsonl" => {
             let table = arguments.table.as_deref().unwrap_or("series");
-            written_by(file, |out| rows(dir, format, table, out))?;
+            write_output(file, |out| rows(dir, format, table, out))?;
         }
         #[cfg(feature = "export")]
-        "otlp" => written_by(file, |out| Ok(out.write_all(&open_telemetry::message(dir)?)?))?,
+        "otlp" => write_output(file, |out| Ok(out.write_all(&open_telemetry::message(dir)?)?))?,
         #[cfg(not(feature = "export"))]
         "otlp" => bail!(crate::left_out::missing("--export otlp", "export")),
         _ => {
             let text = text(dir, format, &document, arguments.limit)?;
-            written_by(file, |out| Ok(out.write_all(text.as_bytes())?))?;
+            write_output(file, |out| Ok(out.write_all(text.as_bytes())?))?;
         }
     }
     Ok(exit::of_document(&document, false))
@@ -57,20 +57,20 @@ fn text(dir: &Path, format: &str, document: &Document, limit: Option<u64>) -> Re
             fs::read_to_string(&log).with_context(|| format!("reading {}", log.display()))?
         }
         "hgrm" => export::hgrm(&response_times()?),
-        "har" => archive(dir, document, limit.unwrap_or(ENTRIES))?,
+        "har" => archive(dir, document, limit.unwrap_or(HAR_ENTRIES_DEFAULT))?,
         "prometheus" => export::prometheus(&export::metrics(&Figures::read(dir)?)),
         "openmetrics" => export::openmetrics(&export::metrics(&Figures::read(dir)?)),
         other => bail!("--export {other} is not a format: expected {}", FORMATS.join(", ")),
     })
 }
 
-/// What the run asked for, by index; empty, with a word about it, where the plan cannot tell any more.
-pub fn asked(dir: &Path) -> Vec<RequestTarget> {
+/// Methods and URLs of the run's requests, by index. Empty, with a message, if the plan cannot be read.
+pub fn request_targets(dir: &Path) -> Vec<RequestTarget> {
     let asked = plan(dir).and_then(|plan| testbed::requests_of(&plan).map_err(anyhow::Error::from));
     match asked {
         Ok(asked) => asked.into_iter().map(|(method, url)| RequestTarget { method, url }).collect(),
         Err(error) => {
-            say(format_args!("note: methods and URLs of the requests are unknown: {}", error.root_cause()));
+            print_message(format_args!("note: methods and URLs of the requests are unknown: {}", error.root_cause()));
             Vec::new()
         }
     }
@@ -84,18 +84,18 @@ fn archive(dir: &Path, document: &Document, limit: u64) -> Result<String> {
         HttpVersion::Http11 => "HTTP/1.1",
         HttpVersion::Http2 => "HTTP/2",
     };
-    let asked = asked(dir);
+    let targets = request_targets(dir);
     let archive = Archive {
         run: &document.run.id,
         zero_unix_ms: store::unix_ms(&document.run.started_at).context("the run's start cannot be read")?,
         version,
-        targets: &asked,
+        targets: &targets,
         of: recorded.requests,
         limit,
     };
-    let (text, entries) = export::har(&archive, store::read_requests(dir)?).map_err(unwrapped)?;
+    let (text, entries) = export::har(&archive, store::read_requests(dir)?).map_err(unwrap_store_error)?;
     if (entries as u64) < recorded.requests {
-        say(format_args!(
+        print_message(format_args!(
             "{entries} of {} requests, an even sample; --limit {} takes them all",
             recorded.requests, recorded.requests
         ));
@@ -103,12 +103,12 @@ fn archive(dir: &Path, document: &Document, limit: u64) -> Result<String> {
     Ok(text)
 }
 
-/// One table of the run as text.
+/// Writes one table of the run as text.
 fn rows(dir: &Path, format: &str, table: &str, out: &mut dyn Write) -> Result<()> {
     fn of<R: Record>(rows: store::Result<store::Rows<R>>, format: &str, out: &mut dyn Write) -> Result<()> {
         let mut rows = rows?;
         let written = if format == "csv" { export::csv(&mut rows, out) } else { export::jsonl(&mut rows, out) };
-        written.map(drop).map_err(unwrapped)
+        written.map(drop).map_err(unwrap_store_error)
     }
     match table {
         "requests" => of(store::read_requests(dir), format, out),
@@ -128,26 +128,26 @@ fn rows(dir: &Path, format: &str, table: &str, out: &mut dyn Write) -> Result<()
 }
 
 fn plan(dir: &Path) -> Result<Plan> {
-    // A plan of a later version may not be readable.
+    // A plan of a later version may be unreadable.
     Ok(Plan::from_toml(&store::read_plan(dir)?, "plan.toml")?)
 }
 
-/// A trouble of the run store that was carried through a writer.
-fn unwrapped(error: io::Error) -> anyhow::Error {
+/// Takes an error of the run store out of the io::Error that a writer returned.
+fn unwrap_store_error(error: io::Error) -> anyhow::Error {
     match error.downcast::<store::StoreError>() {
         Ok(error) => error.into(),
         Err(error) => error.into(),
     }
 }
 
-fn written_by(file: &str, fill: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
+fn write_output(file: &str, fill: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
     if file != "-" {
         return page_file::write_by(Path::new(file), fill);
     }
     let mut out = io::BufWriter::new(io::stdout().lock());
     let outcome = fill(&mut out).and_then(|()| Ok(out.flush()?));
     match outcome {
-        // A reader that has gone away (`| head`) is not an error.
+        // A closed pipe (`| head`) is not an error.
         Err(error) if error.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe) => {
             Ok(())
         }
@@ -156,6 +156,6 @@ fn written_by(file: &str, fill: impl FnOnce(&mut dyn Write) -> Result<()>) -> Re
 }
 
 const FORMATS: [&str; 9] = ["fortio", "hlog", "hgrm", "csv", "jsonl", "har", "prometheus", "openmetrics", "otlp"];
-/// Entries of an archive unless asked for otherwise: what browsers' tools open without trouble.
-const ENTRIES: u64 = 10_000;
+/// Default number of entries of a HAR archive: the developer tools of browsers open archives of this size.
+const HAR_ENTRIES_DEFAULT: u64 = 10_000;
 const NO_LOAD: &str = "the run has no load, so there is nothing to export";

@@ -1,4 +1,4 @@
-//! `yamabiko reproduce directory`.
+//! `yamabiko reproduce directory`: repeats the experiments of the NTT DIRECTORY paper.
 
 use std::time::Duration;
 
@@ -11,16 +11,16 @@ use schema::ReproductionDocument;
 use store::RunStore;
 use sys::signal::Interrupts;
 
-use super::{Progress, conclude, order};
+use super::{Progress, order, write_and_print};
 use crate::args;
 use crate::exit::Exit;
-use crate::live_child::Live;
-use crate::terminal::say;
+use crate::live_child::LivePage;
+use crate::terminal::print_message;
 
-/// Runs the parts.
-pub fn run(typed: &args::Directory) -> Result<Exit> {
+/// Runs the selected parts of the experiments and prints the rows.
+pub fn run(arguments: &args::Directory) -> Result<Exit> {
     ensure!(
-        typed.duration >= Duration::from_millis(100),
+        arguments.duration >= Duration::from_millis(100),
         "--duration: expected 100ms or more; CPU time is counted in steps of 10 ms"
     );
     let part = |part: &args::Part| match part {
@@ -30,22 +30,22 @@ pub fn run(typed: &args::Directory) -> Result<Exit> {
         args::Part::Cache => DirectoryPart::Cache,
         args::Part::Flood => DirectoryPart::Flood,
     };
-    let asked = DirectoryOptions {
-        order: order(&typed.result)?,
-        parts: typed.only.iter().map(part).collect(),
-        time: typed.duration,
-        entries: typed.entries,
+    let options = DirectoryOptions {
+        order: order(&arguments.result)?,
+        parts: arguments.only.iter().map(part).collect(),
+        time: arguments.duration,
+        entries: arguments.entries,
     };
-    let live = Live::start(&typed.result.show, true)?;
+    let live = LivePage::start(&arguments.result.show, true)?;
     let interrupts = Interrupts::install()?;
-    let book = RunStore::open()?;
-    if !typed.result.json {
-        let time = Duration::from_secs(asked.time().as_secs());
-        say(format_args!("{} parts; this takes about {}", asked.parts.len(), units::format_duration(time)));
+    let run_store = RunStore::open()?;
+    if !arguments.result.json {
+        let time = Duration::from_secs(options.time().as_secs());
+        print_message(format_args!("{} parts; this takes about {}", options.parts.len(), units::format_duration(time)));
     }
-    let mut progress = Progress { quiet: typed.result.json };
-    let reproduced = ntt_directory::make(&asked, &book, &interrupts, &mut live.staging(&mut progress))?;
-    conclude(&reproduced.document, page(&reproduced.document), &reproduced.folder, &typed.result)
+    let mut progress = Progress { quiet: arguments.result.json };
+    let reproduced = ntt_directory::make(&options, &run_store, &interrupts, &mut live.staging(&mut progress))?;
+    write_and_print(&reproduced.document, page(&reproduced.document), &reproduced.folder, &arguments.result)
 }
 
 fn page(document: &ReproductionDocument) -> Page {

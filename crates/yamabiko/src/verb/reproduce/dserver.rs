@@ -1,4 +1,4 @@
-//! `yamabiko reproduce dserver`.
+//! `yamabiko reproduce dserver`: repeats the measurements of the Dserver paper.
 
 use anyhow::{Result, ensure};
 use papers::dserver::{self, DserverOptions, SIZES, summary};
@@ -9,30 +9,32 @@ use schema::ReproductionDocument;
 use store::RunStore;
 use sys::signal::Interrupts;
 
-use super::{Progress, conclude, order};
+use super::{Progress, order, write_and_print};
 use crate::args;
 use crate::exit::Exit;
-use crate::live_child::Live;
-use crate::terminal::say;
+use crate::live_child::LivePage;
+use crate::terminal::print_message;
 
 /// Runs the measurements.
-pub fn run(typed: &args::Dserver) -> Result<Exit> {
-    ensure!(typed.requests > 0, "--requests 0: expected 1 or more");
-    let sizes = typed.sizes.iter().filter_map(|wanted| SIZES.iter().position(|size| size.bytes == wanted.bytes()));
-    let asked = DserverOptions { order: order(&typed.result)?, requests: typed.requests, sizes: sizes.collect() };
-    let live = Live::start(&typed.result.show, true)?;
+pub fn run(arguments: &args::Dserver) -> Result<Exit> {
+    ensure!(arguments.requests > 0, "--requests 0: expected 1 or more");
+    let sizes =
+        arguments.sizes.iter().filter_map(|selected| SIZES.iter().position(|size| size.bytes == selected.bytes()));
+    let options =
+        DserverOptions { order: order(&arguments.result)?, requests: arguments.requests, sizes: sizes.collect() };
+    let live = LivePage::start(&arguments.result.show, true)?;
     let interrupts = Interrupts::install()?;
-    let book = RunStore::open()?;
-    if !typed.result.json {
-        say(format_args!(
+    let run_store = RunStore::open()?;
+    if !arguments.result.json {
+        print_message(format_args!(
             "{} requests each, one at a time; this takes about {}",
-            asked.requests,
-            units::format_duration(std::time::Duration::from_secs(asked.time().as_secs().max(1))),
+            options.requests,
+            units::format_duration(std::time::Duration::from_secs(options.time().as_secs().max(1))),
         ));
     }
-    let mut progress = Progress { quiet: typed.result.json };
-    let reproduced = dserver::make(&asked, &book, &interrupts, &mut live.staging(&mut progress))?;
-    conclude(&reproduced.document, page(&reproduced.document), &reproduced.folder, &typed.result)
+    let mut progress = Progress { quiet: arguments.result.json };
+    let reproduced = dserver::make(&options, &run_store, &interrupts, &mut live.staging(&mut progress))?;
+    write_and_print(&reproduced.document, page(&reproduced.document), &reproduced.folder, &arguments.result)
 }
 
 fn page(document: &ReproductionDocument) -> Page {

@@ -1,4 +1,4 @@
-//! `yamabiko reproduce gateway`.
+//! `yamabiko reproduce gateway`: repeats the experiments of the school gateway paper.
 
 mod page;
 
@@ -14,16 +14,16 @@ use store::RunStore;
 use sys::signal::Interrupts;
 
 use super::super::cache::Progress;
-use super::{conclude, order};
+use super::{order, write_and_print};
 use crate::args;
 use crate::exit::Exit;
-use crate::live_child::Live;
-use crate::terminal::say;
+use crate::live_child::LivePage;
+use crate::terminal::print_message;
 
-/// Runs the parts.
-pub fn run(typed: &args::Gateway) -> Result<Exit> {
+/// Runs the selected parts of the experiments and prints the rows.
+pub fn run(arguments: &args::Gateway) -> Result<Exit> {
     ensure!(
-        typed.full || typed.duration >= POINT_MIN,
+        arguments.full || arguments.duration >= POINT_MIN,
         "--duration: expected {} or more; a quarter of a point is warm-up",
         units::format_duration(POINT_MIN)
     );
@@ -37,56 +37,56 @@ pub fn run(typed: &args::Gateway) -> Result<Exit> {
         args::GatewayPart::Forwarding => SchoolGatewayPart::Forwarding,
         args::GatewayPart::Disk => SchoolGatewayPart::Disk,
     };
-    let book = RunStore::open()?;
-    let asked = SchoolGatewayOptions {
-        order: order(&typed.result)?,
-        parts: typed.only.iter().map(part).collect(),
-        point: if typed.full { POINT_FULL } else { typed.duration },
-        rates: rates(typed)?,
-        factor: typed.factor,
-        full: typed.full,
-        streams: streams(typed)?,
+    let run_store = RunStore::open()?;
+    let options = SchoolGatewayOptions {
+        order: order(&arguments.result)?,
+        parts: arguments.only.iter().map(part).collect(),
+        point: if arguments.full { POINT_FULL } else { arguments.duration },
+        rates: rates(arguments)?,
+        factor: arguments.factor,
+        full: arguments.full,
+        streams: streams(arguments)?,
         storage: Storage {
-            directory: typed.directory.clone().unwrap_or_else(|| book.root().to_owned()),
-            size: typed.size,
+            directory: arguments.directory.clone().unwrap_or_else(|| run_store.root().to_owned()),
+            size: arguments.size,
             each: DISK_TEST,
         },
-        clients: typed.clients,
+        clients: arguments.clients,
     };
-    let live = Live::start(&typed.result.show, true)?;
+    let live = LivePage::start(&arguments.result.show, true)?;
     let interrupts = Interrupts::install()?;
-    if !typed.result.json {
-        let time = Duration::from_secs(asked.time().as_secs());
-        say(format_args!("{} parts; this takes about {}", asked.parts.len(), units::format_duration(time)));
+    if !arguments.result.json {
+        let time = Duration::from_secs(options.time().as_secs());
+        print_message(format_args!("{} parts; this takes about {}", options.parts.len(), units::format_duration(time)));
     }
-    let mut progress = Progress { quiet: typed.result.json };
-    let reproduced = school_gateway::make(&asked, &book, &interrupts, &mut live.staging(&mut progress))?;
-    conclude(&reproduced.document, page::page(&reproduced.document), &reproduced.folder, &typed.result)
+    let mut progress = Progress { quiet: arguments.result.json };
+    let reproduced = school_gateway::make(&options, &run_store, &interrupts, &mut live.staging(&mut progress))?;
+    write_and_print(&reproduced.document, page::page(&reproduced.document), &reproduced.folder, &arguments.result)
 }
 
-/// Length of a disk test that does not take the whole file.
+/// Length of a disk test that does not read or write the whole file.
 const DISK_TEST: Duration = Duration::from_secs(5);
-/// Shorter streams are mostly start-up.
+/// Length of the shortest stream: shorter ones consist mostly of TCP's slow start.
 const STREAM_MIN: Duration = Duration::from_secs(1);
 
-fn streams(typed: &args::Gateway) -> Result<Streams> {
-    let (trials, lasts) = if typed.full { STREAMS_FULL } else { (typed.trials, typed.stream) };
+fn streams(arguments: &args::Gateway) -> Result<Streams> {
+    let (trials, lasts) = if arguments.full { STREAMS_FULL } else { (arguments.trials, arguments.stream) };
     ensure!(
         (STREAM_MIN..=STREAM_MAX).contains(&lasts),
         "--stream: expected {} to {}",
         units::format_duration(STREAM_MIN),
         units::format_duration(STREAM_MAX)
     );
-    let load_per_s = match typed.load {
+    let load_per_s = match arguments.load {
         ProxyLoading::Wget => None,
         ProxyLoading::Rate(rate) => Some(rate.per_second()),
     };
-    Ok(Streams { trials, lasts, factor: typed.factor_forwarding, load_per_s })
+    Ok(Streams { trials, lasts, factor: arguments.factor_forwarding, load_per_s })
 }
 
 /// The selected rates of the paper.
-fn rates(typed: &args::Gateway) -> Result<Vec<f64>> {
-    let Some(args) = &typed.rate else { return Ok(RATES_PER_S.to_vec()) };
+fn rates(arguments: &args::Gateway) -> Result<Vec<f64>> {
+    let Some(args) = &arguments.rate else { return Ok(RATES_PER_S.to_vec()) };
     let mut rates = Vec::new();
     for rate in args.0.iter().map(|rate| rate.per_second()) {
         match RATES_PER_S.into_iter().find(|known| (known - rate).abs() < 1e-9) {

@@ -1,4 +1,4 @@
-//! `yamabiko reproduce koshien`.
+//! `yamabiko reproduce koshien`: repeats the experiments of the Koshien (ENMA) paper.
 
 use anyhow::{Result, ensure};
 use papers::koshien::{self, KoshienMeasurement, KoshienOptions, KoshienReproduced, Length, Setting, summary};
@@ -8,42 +8,42 @@ use store::RunStore;
 use sys::clock::Clock;
 use sys::signal::Interrupts;
 
-use super::{Progress, conclude};
+use super::{Progress, write_and_print};
 use crate::args;
 use crate::exit::Exit;
-use crate::live_child::Live;
-use crate::terminal::say;
+use crate::live_child::LivePage;
+use crate::terminal::print_message;
 use crate::verb::bench::command_line;
 
-/// Runs the experiments.
-pub fn run(typed: &args::Koshien) -> Result<Exit> {
-    ensure!(typed.full || !typed.duration.is_zero(), "--duration 0s: expected some seconds");
-    let asked = KoshienOptions {
-        experiments: typed.experiments.clone(),
-        settings: match typed.setting {
+/// Runs the selected experiments and prints the rows.
+pub fn run(arguments: &args::Koshien) -> Result<Exit> {
+    ensure!(arguments.full || !arguments.duration.is_zero(), "--duration 0s: expected some seconds");
+    let options = KoshienOptions {
+        experiments: arguments.experiments.clone(),
+        settings: match arguments.setting {
             args::Setting::Year2001 => vec![Setting::Year2001],
             args::Setting::Today => vec![Setting::Today],
             args::Setting::Both => Setting::ALL.to_vec(),
         },
-        length: if typed.full { Length::Full } else { Length::Time(typed.duration) },
-        seed: typed.result.seed,
+        length: if arguments.full { Length::Full } else { Length::Time(arguments.duration) },
+        seed: arguments.result.seed,
         command: command_line(),
         started: Clock::start().started(),
     };
-    let live = Live::start(&typed.result.show, true)?;
+    let live = LivePage::start(&arguments.result.show, true)?;
     let interrupts = Interrupts::install()?;
-    let book = RunStore::open()?;
-    if !typed.result.json {
-        say(format_args!(
+    let run_store = RunStore::open()?;
+    if !arguments.result.json {
+        print_message(format_args!(
             "{} runs of one server at {:.0} requests/s; this takes {}",
-            asked.experiments.len() * asked.settings.len(),
+            options.experiments.len() * options.settings.len(),
             koshien::RATE_PER_S,
-            units::format_duration(asked.time()),
+            units::format_duration(options.time()),
         ));
     }
-    let mut progress = Progress { quiet: typed.result.json };
-    let reproduced = koshien::make(&asked, &book, &interrupts, &mut live.staging(&mut progress))?;
-    conclude(&reproduced.document, page(&reproduced), &reproduced.folder, &typed.result)
+    let mut progress = Progress { quiet: arguments.result.json };
+    let reproduced = koshien::make(&options, &run_store, &interrupts, &mut live.staging(&mut progress))?;
+    write_and_print(&reproduced.document, page(&reproduced), &reproduced.folder, &arguments.result)
 }
 
 fn page(reproduced: &KoshienReproduced) -> Page {

@@ -1,4 +1,4 @@
-//! `yamabiko reproduce transparent`.
+//! `yamabiko reproduce transparent`: repeats the experiments of the transparent monitoring paper.
 
 use std::time::Duration;
 
@@ -14,33 +14,33 @@ use report::reproduction::page_with;
 use store::RunStore;
 use sys::signal::Interrupts;
 
-use super::{Progress, conclude, order};
+use super::{Progress, order, write_and_print};
 use crate::args;
 use crate::exit::Exit;
-use crate::live_child::Live;
-use crate::terminal::say;
+use crate::live_child::LivePage;
+use crate::terminal::print_message;
 
-/// Runs the experiments.
-pub fn run(typed: &args::Transparent) -> Result<Exit> {
+/// Runs the selected experiments and prints the rows.
+pub fn run(arguments: &args::Transparent) -> Result<Exit> {
     ensure!(
-        typed.full || typed.duration >= Duration::from_secs(1),
+        arguments.full || arguments.duration >= Duration::from_secs(1),
         "--duration: expected 1s or more; a transfer over 1.5 Mbit/s takes half a second"
     );
-    let asked = TransparentOptions {
-        order: order(&typed.result)?,
-        experiments: typed.experiments.clone(),
-        time: if typed.full { FULL } else { typed.duration },
+    let options = TransparentOptions {
+        order: order(&arguments.result)?,
+        experiments: arguments.experiments.clone(),
+        time: if arguments.full { FULL } else { arguments.duration },
     };
-    let live = Live::start(&typed.result.show, true)?;
+    let live = LivePage::start(&arguments.result.show, true)?;
     let interrupts = Interrupts::install()?;
-    let book = RunStore::open()?;
-    if !typed.result.json {
-        let time = Duration::from_secs(asked.time().as_secs());
-        say(format_args!("repeated transfers of 100 KB; this takes about {}", units::format_duration(time)));
+    let run_store = RunStore::open()?;
+    if !arguments.result.json {
+        let time = Duration::from_secs(options.time().as_secs());
+        print_message(format_args!("repeated transfers of 100 KB; this takes about {}", units::format_duration(time)));
     }
-    let mut progress = Progress { quiet: typed.result.json };
-    let reproduced = transparent_monitoring::make(&asked, &book, &interrupts, &mut live.staging(&mut progress))?;
-    conclude(&reproduced.document, page(&reproduced), &reproduced.folder, &typed.result)
+    let mut progress = Progress { quiet: arguments.result.json };
+    let reproduced = transparent_monitoring::make(&options, &run_store, &interrupts, &mut live.staging(&mut progress))?;
+    write_and_print(&reproduced.document, page(&reproduced), &reproduced.folder, &arguments.result)
 }
 
 fn page(reproduced: &TransparentReproduced) -> Page {
@@ -91,25 +91,25 @@ fn logs(log_comparisons: &[LogComparison]) -> Section {
         "More and more clients fetch 100 KB over 1.5 Mbit/s. A point is a transfer at its start; both curves are of \
          the same transfers. The difference between them is in no log.",
     );
-    for climb in log_comparisons {
+    for comparison in log_comparisons {
         let points = |of: &dyn Fn(&Transfer) -> f64| {
-            climb.transfers.iter().map(|one| [one.began_ns as f64 / 1e9, of(one)]).collect::<Vec<_>>()
+            comparison.transfers.iter().map(|one| [one.began_ns as f64 / 1e9, of(one)]).collect::<Vec<_>>()
         };
-        let title = format!("{}: time at the client, and time in the log", climb.server.name());
+        let title = format!("{}: time at the client, and time in the log", comparison.server.name());
         let chart = Chart::over_time(title, "time of a transfer", Quantity::Nanoseconds)
             .series(Series::line("client's Tc", points(&|one| one.connection_ns as f64)))
             .series(Series::line("server's log", points(&|one| one.log_ns as f64)));
         section = section.figure(chart);
     }
-    let apart = |climb: &LogComparison| -> Vec<u64> {
-        climb.transfers.iter().map(|one| u64::try_from(one.difference_ns()).unwrap_or(0)).collect()
+    let differences = |comparison: &LogComparison| -> Vec<u64> {
+        comparison.transfers.iter().map(|one| u64::try_from(one.difference_ns()).unwrap_or(0)).collect()
     };
     let spread = log_comparisons.iter().fold(
         Chart::cumulative("Difference", "client's Tc less the log's time")
             .about("Published: 4.5 s on average, up to about 28 s."),
-        |chart, climb| chart.series(Series::shares_of(climb.server.name(), &apart(climb))),
+        |chart, comparison| chart.series(Series::shares_of(comparison.server.name(), &differences(comparison))),
     );
-    section = log_comparisons.iter().fold(section, |section, climb| section.figure(parts(climb)));
+    section = log_comparisons.iter().fold(section, |section, comparison| section.figure(parts(comparison)));
     let meanings =
         PARTS.iter().fold(report::page::Table::new(&["part", "from, to, vantage point"]).left(&[1]), |table, part| {
             table.row([part.name, part.about])
@@ -117,14 +117,14 @@ fn logs(log_comparisons: &[LogComparison]) -> Section {
     section.figure(spread).folded("Components of the difference", Section::new("").table(meanings))
 }
 
-fn parts(climb: &LogComparison) -> Bars {
+fn parts(comparison: &LogComparison) -> Bars {
     // The two components before the server share one bar, since there are six colours.
     let mut names = vec!["in the log", "set-up and request"];
     names.extend(PARTS[2..].iter().map(|part| part.name));
-    let title = format!("{}: components of a transfer's time, by load", climb.server.name());
+    let title = format!("{}: components of a transfer's time, by load", comparison.server.name());
     let about = "Means of the transfers that started with this number of clients. All but the first component are \
                  missing in the log.";
-    bands(climb).iter().fold(Bars::new(title, Quantity::Nanoseconds, &names).about(about), |bars, band| {
+    bands(comparison).iter().fold(Bars::new(title, Quantity::Nanoseconds, &names).about(about), |bars, band| {
         let [set_up, request, rest @ ..] = band.parts_ns;
         let mut values = vec![Some(band.log_ns), Some(set_up + request)];
         // A negative component is a step of a clock.
@@ -133,5 +133,5 @@ fn parts(climb: &LogComparison) -> Bars {
     })
 }
 
-/// Roughly evenly thinned to about this number.
+/// The published cost of monitoring: at most about this share of the throughput.
 const PAPERS_COST: f64 = 0.1;

@@ -7,7 +7,7 @@ use schema::document::Load;
 use store::{Brief, BriefLoad};
 use units::{Probability, RequestRate, parse_duration};
 
-/// One condition. Times are response times; a run without the figure does not meet it.
+/// A condition on a figure of a run. Times are response times. A run without the figure does not meet the condition.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Condition {
     quantity: Quantity,
@@ -33,8 +33,8 @@ enum Comparison {
 }
 
 impl Condition {
-    /// Whether a run's figures meet it.
-    pub fn holds(&self, brief: &Brief) -> bool {
+    /// Whether a run's figures meet the condition.
+    pub fn is_met(&self, brief: &Brief) -> bool {
         self.quantity.of(brief).is_some_and(|value| match self.comparison {
             Comparison::Below => value < self.limit,
             Comparison::AtMost => value <= self.limit,
@@ -60,7 +60,7 @@ impl Quantity {
     }
 }
 
-/// Errors as an objective counts them.
+/// The error ratio of a run, as `--slo` counts errors.
 fn error_ratio(brief: &BriefLoad) -> f64 {
     plan::slo::error_ratio(&Load {
         offered_requests: brief.offered_requests,
@@ -74,9 +74,9 @@ fn error_ratio(brief: &BriefLoad) -> f64 {
 impl FromStr for Condition {
     type Err = String;
 
-    fn from_str(typed: &str) -> Result<Self, String> {
-        let at = typed.find(['<', '>']).ok_or_else(|| format!("`{typed}` has neither `<` nor `>`; {EXPECTED}"))?;
-        let (name, rest) = (typed[..at].trim(), &typed[at..]);
+    fn from_str(text: &str) -> Result<Self, String> {
+        let at = text.find(['<', '>']).ok_or_else(|| format!("`{text}` has neither `<` nor `>`; {EXPECTED}"))?;
+        let (name, rest) = (text[..at].trim(), &text[at..]);
         let (sign, limit) = rest.split_at(if rest[1..].starts_with('=') { 2 } else { 1 });
         let comparison = match sign {
             "<" => Comparison::Below,
@@ -138,24 +138,24 @@ mod tests {
 
     #[test]
     fn condition_compares_at_its_boundary() {
-        let holds = |typed: &str| typed.parse::<Condition>().unwrap().holds(&brief());
-        assert!(holds("p99 >= 200ms") && holds("p99<=200ms") && !holds("p99 > 200ms") && !holds("p99 < 200ms"));
-        assert!(holds("mean > 49ms") && holds("errors >= 1%") && !holds("errors > 1%") && holds("errors < 1.1%"));
-        assert!(holds("achieved < 100/s") && holds("offered > 5999/m") && holds("duration >= 10s"));
+        let is_met = |text: &str| text.parse::<Condition>().unwrap().is_met(&brief());
+        assert!(is_met("p99 >= 200ms") && is_met("p99<=200ms") && !is_met("p99 > 200ms") && !is_met("p99 < 200ms"));
+        assert!(is_met("mean > 49ms") && is_met("errors >= 1%") && !is_met("errors > 1%") && is_met("errors < 1.1%"));
+        assert!(is_met("achieved < 100/s") && is_met("offered > 5999/m") && is_met("duration >= 10s"));
     }
 
     #[test]
     fn run_without_the_figure_meets_no_condition() {
         let mut brief = brief();
         brief.load = None;
-        for typed in ["p99 < 1s", "p99 > 0s", "errors < 1%", "achieved > 1/s"] {
-            assert!(!typed.parse::<Condition>().unwrap().holds(&brief), "{typed}");
+        for text in ["p99 < 1s", "p99 > 0s", "errors < 1%", "achieved > 1/s"] {
+            assert!(!text.parse::<Condition>().unwrap().is_met(&brief), "{text}");
         }
     }
 
     #[test]
     fn malformed_condition_is_refused() {
-        for (typed, words) in [
+        for (text, expected) in [
             ("p99", "neither `<` nor `>`"),
             ("p98 > 1ms", "`p98`"),
             ("p99 > 200", "unit"),
@@ -163,8 +163,8 @@ mod tests {
             ("achieved > 10", "unit"),
             ("<", "``"),
         ] {
-            let refused = typed.parse::<Condition>().unwrap_err();
-            assert!(refused.contains(words), "{refused}");
+            let refused = text.parse::<Condition>().unwrap_err();
+            assert!(refused.contains(expected), "{refused}");
         }
     }
 }

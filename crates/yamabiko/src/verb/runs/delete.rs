@@ -1,4 +1,4 @@
-//! `yamabiko runs delete`.
+//! `yamabiko runs delete`: deletes stored runs after a confirmation.
 
 use std::collections::BTreeSet;
 use std::io::{self, BufRead, IsTerminal};
@@ -11,84 +11,90 @@ use store::{RunEntry, RunState, RunStore};
 use super::name;
 use crate::args::Delete;
 use crate::exit::Exit;
-use crate::terminal::say;
+use crate::terminal::print_message;
 
-/// Says what would go, asks, and removes it.
-pub fn run(book: &RunStore, delete: &Delete) -> Result<Exit> {
+/// Lists the runs to delete, asks for confirmation, and deletes them.
+pub fn run(run_store: &RunStore, delete: &Delete) -> Result<Exit> {
     let mut dirs: Vec<PathBuf> = Vec::new();
-    for asked in &delete.runs {
-        let dir = book.find(asked)?;
+    for name in &delete.runs {
+        let dir = run_store.find(name)?;
         if !dirs.contains(&dir) {
             dirs.push(dir);
         }
     }
-    let listing = book.listing()?;
+    let listing = run_store.listing()?;
     let chosen: BTreeSet<String> = dirs.iter().map(|dir| name(dir)).collect();
     let trials = trials(&listing.entries, &chosen);
     if delete.trials {
         dirs.extend(trials.iter().map(|entry| entry.dir.clone()));
     }
-    // All of them or none: what is refused is refused before anything goes.
+    // All runs are checked before the first is deleted, so that a refusal deletes none.
     for dir in &dirs {
-        store::removable(book, dir)?;
+        store::removable(run_store, dir)?;
     }
     if !delete.yes && !io::stdin().is_terminal() {
         bail!("cannot ask for confirmation, as standard input is not a terminal; --yes deletes without asking");
     }
     for dir in &dirs {
         let id = name(dir);
-        say(format_args!("{id}  {}", figures::bytes(store::disk_use(dir)?.bytes)));
+        print_message(format_args!("{id}  {}", figures::bytes(store::disk_use(dir)?.bytes)));
         let run = listing.entries.iter().find(|entry| entry.id == id);
-        let makers = listing.entries.iter().filter(|entry| run.is_some_and(|run| made(entry, run)));
-        for suite in makers.filter(|entry| !chosen.contains(&entry.id)) {
-            say(format_args!("  {} refers to this run, which it made", figures::plain(&suite.id)));
+        let experiments = listing.entries.iter().filter(|entry| run.is_some_and(|run| is_trial_of(run, entry)));
+        for experiment in experiments.filter(|entry| !chosen.contains(&entry.id)) {
+            print_message(format_args!("  {} refers to this run, which it made", figures::plain(&experiment.id)));
         }
     }
     if !delete.trials && !trials.is_empty() {
-        let ids: Vec<String> = trials.iter().take(SHOWN).map(|entry| figures::plain(&entry.id)).collect();
-        let more = if trials.len() > SHOWN { format!(", and {} more", trials.len() - SHOWN) } else { String::new() };
-        say(format_args!(
-            "{} made on the way stay ({}{more}); --trials removes them too",
+        let ids: Vec<String> = trials.iter().take(LISTED_TRIALS_MAX).map(|entry| figures::plain(&entry.id)).collect();
+        let more = if trials.len() > LISTED_TRIALS_MAX {
+            format!(", and {} more", trials.len() - LISTED_TRIALS_MAX)
+        } else {
+            String::new()
+        };
+        print_message(format_args!(
+            "not deleted: {} that these experiments made ({}{more}); --trials deletes them too",
             runs(trials.len()),
             ids.join(", ")
         ));
     }
-    if !delete.yes && !agreed(dirs.len())? {
-        say("nothing was deleted");
+    if !delete.yes && !is_confirmed(dirs.len())? {
+        print_message("nothing was deleted");
         return Ok(Exit::Success);
     }
     for (at, dir) in dirs.iter().enumerate() {
-        store::remove(book, dir).inspect_err(|_| {
+        store::remove(run_store, dir).inspect_err(|_| {
             if at > 0 {
-                say(format_args!("{} of {} deleted", at, runs(dirs.len())));
+                print_message(format_args!("{} of {} deleted", at, runs(dirs.len())));
             }
         })?;
     }
-    say(format_args!("{} deleted", runs(dirs.len())));
+    print_message(format_args!("{} deleted", runs(dirs.len())));
     Ok(Exit::Success)
 }
 
-/// Runs that the chosen ones made on their way, without those that are chosen themselves.
+/// The trials of the chosen experiments, without runs that are chosen themselves.
 fn trials<'a>(entries: &'a [RunEntry], chosen: &BTreeSet<String>) -> Vec<&'a RunEntry> {
-    let suites: Vec<&RunEntry> = entries.iter().filter(|entry| chosen.contains(&entry.id)).collect();
-    let of_them = |entry: &&RunEntry| !chosen.contains(&entry.id) && suites.iter().any(|suite| made(suite, entry));
-    entries.iter().filter(of_them).collect()
+    let experiments: Vec<&RunEntry> = entries.iter().filter(|entry| chosen.contains(&entry.id)).collect();
+    let is_trial = |entry: &&RunEntry| {
+        !chosen.contains(&entry.id) && experiments.iter().any(|experiment| is_trial_of(entry, experiment))
+    };
+    entries.iter().filter(is_trial).collect()
 }
 
-/// Whether a suite made a run on its way: it is of a verb that makes runs, names it, was begun before it, and came into this book as
-/// it did: both were made here, or both came with one archive. (Runs that were only compared are older than the comparison. A
-/// document from elsewhere may name what it likes.)
-fn made(suite: &RunEntry, run: &RunEntry) -> bool {
-    let moment = |id: &str| id.get(..MOMENT).unwrap_or_default().to_owned();
-    let names = |brief: &store::Brief| MAKERS.contains(&brief.verb()) && brief.names.contains(&run.id);
-    matches!(&suite.state, RunState::Finished(brief) if names(brief))
-        && moment(&suite.id) <= moment(&run.id)
-        && store::imported_with(&suite.dir) == store::imported_with(&run.dir)
+/// Whether an experiment made a run: its verb makes runs, its document names the run, it began before the run, and both
+/// were measured here or imported with the same archive. (Runs that were only compared are older than the comparison.
+/// An imported document may name any run.)
+fn is_trial_of(run: &RunEntry, experiment: &RunEntry) -> bool {
+    let started = |id: &str| id.get(..TIMESTAMP_LENGTH).unwrap_or_default().to_owned();
+    let names = |brief: &store::Brief| EXPERIMENT_VERBS.contains(&brief.verb()) && brief.names.contains(&run.id);
+    matches!(&experiment.state, RunState::Finished(brief) if names(brief))
+        && started(&experiment.id) <= started(&run.id)
+        && store::imported_with(&experiment.dir) == store::imported_with(&run.dir)
 }
 
-/// Asks on the terminal.
-fn agreed(count: usize) -> Result<bool> {
-    say(format_args!("delete {} permanently? [y/N] ", runs(count)));
+/// Asks for confirmation on the terminal.
+fn is_confirmed(count: usize) -> Result<bool> {
+    print_message(format_args!("delete {} permanently? [y/N] ", runs(count)));
     let mut answer = String::new();
     io::stdin().lock().read_line(&mut answer)?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
@@ -98,8 +104,9 @@ fn runs(count: usize) -> String {
     if count == 1 { "1 run".to_owned() } else { format!("{count} runs") }
 }
 
-/// Verbs whose runs make others.
-const MAKERS: [&str; 8] = ["cache", "capacity", "compare", "demo", "gateway", "predict", "reproduce", "run"];
-/// Length of `yyyymmdd-hhmmss` at the front of a run's name.
-const MOMENT: usize = 15;
-const SHOWN: usize = 5;
+/// Verbs that make several runs.
+const EXPERIMENT_VERBS: [&str; 8] = ["cache", "capacity", "compare", "demo", "gateway", "predict", "reproduce", "run"];
+/// Length of `yyyymmdd-hhmmss` at the start of a run's ID.
+const TIMESTAMP_LENGTH: usize = 15;
+/// Most trials listed by their IDs.
+const LISTED_TRIALS_MAX: usize = 5;

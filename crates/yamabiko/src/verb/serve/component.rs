@@ -1,4 +1,4 @@
-//! `serve --component`: one component of a server, alone.
+//! `serve --component`: measures one component of a server alone.
 
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -10,10 +10,10 @@ use sys::signal::Interrupts;
 
 use crate::args;
 use crate::exit::Exit;
-use crate::terminal::say;
+use crate::terminal::print_message;
 use crate::verb::bench::print;
 
-/// Runs `part` and prints its rounds as JSON; `exchange` serves until interrupted.
+/// Measures the component `part` and prints its rounds as JSON; `exchange` serves until SIGINT or SIGTERM.
 pub fn run(arguments: &args::Serve, dir: &Path, part: args::ComponentAlone, interrupts: &Interrupts) -> Result<Exit> {
     let options = &arguments.component;
     let bytes = usize::try_from(options.component_bytes.0).ok().filter(|&bytes| bytes <= serve::BODY_BYTES_MAX);
@@ -25,7 +25,7 @@ pub fn run(arguments: &args::Serve, dir: &Path, part: args::ComponentAlone, inte
         let (waits, close) = (options.component_waits.into(), options.component_close);
         let spec = ExchangeSpec { listen: arguments.listen, waits, body, body_bytes: bytes, close };
         serve::serve_exchange(&spec, interrupts.as_fd(), |address| {
-            say(format_args!("exchanging {bytes} bytes on {address}"));
+            print_message(format_args!("exchanging {bytes} bytes on {address}"));
         })?;
         return Ok(Exit::Success);
     };

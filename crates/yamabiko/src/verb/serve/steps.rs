@@ -1,4 +1,4 @@
-//! `serve --only`: MAX with some features.
+//! `serve --only`: runs the minimal server MAX with selected features.
 
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -10,9 +10,9 @@ use sys::signal::Interrupts;
 use crate::args;
 use crate::args::Step;
 use crate::exit::Exit;
-use crate::terminal::say;
+use crate::terminal::print_message;
 
-/// Answers with the features that `steps` names until interrupted.
+/// Serves with the features that `steps` names until SIGINT or SIGTERM.
 pub fn run(arguments: &args::Serve, dir: &Path, steps: &[Step], interrupts: &Interrupts) -> Result<Exit> {
     let log = arguments.steps.only_log.as_ref().map(|file| {
         Log::open(LogSpec { to: LogTarget::File(file.clone()), format: LogFormat::Combined, anonymous: false })
@@ -32,7 +32,7 @@ pub fn run(arguments: &args::Serve, dir: &Path, steps: &[Step], interrupts: &Int
         bail!("--only: {why}");
     }
     serve::serve_steps(&spec, interrupts.as_fd(), |address| {
-        say(format_args!("serving {} with {} features on {address}", dir.display(), spec.features.len()));
+        print_message(format_args!("serving {} with {} features on {address}", dir.display(), spec.features.len()));
     })?;
     Ok(Exit::Success)
 }

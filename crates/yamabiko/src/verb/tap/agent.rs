@@ -1,4 +1,5 @@
-//! `yamabiko tap agent`: the tap daemon of this machine, for a manager. `yamabiko tap --agent`: a program under it.
+//! `yamabiko tap agent`: runs the tap daemon of this machine, for a manager. `yamabiko tap --agent`: starts a program
+//! that the daemon measures.
 
 mod status;
 
@@ -15,15 +16,15 @@ use tap::folder::{DaemonFolder, LIBRARY_NAME};
 
 use crate::args::{self, AgentWhat};
 use crate::exit::Exit;
-use crate::terminal::say;
+use crate::terminal::print_message;
 use crate::verb::bench::print;
 
-/// Keeps the tap until it is told to end, or says how an agent stands.
+/// Runs the tap daemon until SIGINT or SIGTERM, or prints an agent's status.
 pub fn run(arguments: &args::Agent) -> Result<Exit> {
     if let Some(AgentWhat::Status(arguments)) = &arguments.what {
         return status::run(arguments);
     }
-    leave_taps()?;
+    restart_untapped()?;
     let plan = Plan {
         manager: arguments.manager.clone().unwrap_or_default(),
         token: arguments.token.clone().unwrap_or_default(),
@@ -39,10 +40,10 @@ pub fn run(arguments: &args::Agent) -> Result<Exit> {
         },
         threads: arguments.threads,
     };
-    // Before anything is made that would be left half done.
+    // Signals are handled before anything is created that a signal could leave incomplete.
     let interrupts = Interrupts::install()?;
     let (folder, data, manager) = (plan.folder.clone(), plan.data.clone(), plan.manager.clone());
-    let agent = agent::Agent::start(plan, |line| say(format_args!("yamabiko: {line}")))?;
+    let agent = agent::Agent::start(plan, |line| print_message(format_args!("yamabiko: {line}")))?;
     let [(_, preload), (_, tap)] = DaemonFolder::environment_of(&folder, None).map_err(AgentError::from)?;
     let (preload, tap) = (preload.display(), tap.display());
     print(&format!(
@@ -50,7 +51,7 @@ pub fn run(arguments: &args::Agent) -> Result<Exit> {
         agent.name(),
         data.display(),
     ))?;
-    tell_systemd();
+    notify_systemd();
     agent.run(|pause| {
         interrupts.wait(pause);
         interrupts.count() == 0
@@ -58,9 +59,9 @@ pub fn run(arguments: &args::Agent) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-/// Begins again without the library, if this was started in a shell whose programs are followed: what an agent sends would be
-/// seen, and sent, and seen.
-fn leave_taps() -> Result<()> {
+/// Restarts this program without the tap's library, if it was started with it. Otherwise an agent would record and send
+/// its own messages, endlessly.
+fn restart_untapped() -> Result<()> {
     if std::env::var_os("YAMABIKO_TAP").is_none() {
         return Ok(());
     }
@@ -74,8 +75,8 @@ fn leave_taps() -> Result<()> {
     Err(anyhow::Error::from(error).context("restarting without the tap's library"))
 }
 
-/// Library and ring are there: services that wait for the agent may start.
-fn tell_systemd() {
+/// Notifies systemd that library and ring exist: services that depend on the agent may start.
+fn notify_systemd() {
     use std::os::linux::net::SocketAddrExt as _;
     use std::os::unix::net::{SocketAddr, UnixDatagram};
     let Some(path) = std::env::var_os("NOTIFY_SOCKET") else { return };
@@ -83,11 +84,11 @@ fn tell_systemd() {
         [b'@', name @ ..] => SocketAddr::from_abstract_name(name),
         _ => SocketAddr::from_pathname(&path),
     };
-    // Where nobody listens, nobody waits.
+    // Without a listener at the socket no service waits.
     let _ = UnixDatagram::unbound().and_then(|socket| socket.send_to_addr(b"READY=1", &address?));
 }
 
-/// Becomes the program, with the agent's library and ring.
+/// Replaces this process by the program, with the agent's library and ring in its environment.
 pub fn enter(folder: Option<&Path>, command: &[OsString]) -> Result<Exit> {
     let folder = match folder {
         Some(folder) => folder.to_owned(),
@@ -100,7 +101,7 @@ pub fn enter(folder: Option<&Path>, command: &[OsString]) -> Result<Exit> {
     Err(anyhow::Error::from(error).context(format!("starting {}", program.to_string_lossy())))
 }
 
-/// The agent's own folder.
+/// The folder of the agent's data: the given one, or the default of this user.
 fn data(given: Option<&Path>) -> Result<PathBuf> {
     if let Some(folder) = given {
         return Ok(std::path::absolute(folder)?);

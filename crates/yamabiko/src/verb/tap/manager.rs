@@ -1,6 +1,6 @@
-//! `yamabiko tap manager`: gathers what the agents of many machines saw.
+//! `yamabiko tap manager`: collects the records of the agents of many machines.
 //!
-//! What it does is in the crate `manager`; here are its options, its two lines on stdout, signals and the log.
+//! The crate `manager` does the work. This module handles options, the two lines on stdout, signals and the log.
 
 mod token;
 
@@ -21,10 +21,10 @@ use web::post::{Post, Receiver, Roots};
 
 use crate::args::{self, ManagerWhat};
 use crate::exit::Exit;
-use crate::terminal::say;
+use crate::terminal::print_message;
 use crate::verb::export::headers;
 
-/// Serves until Ctrl-C or SIGTERM, or does what is asked of tokens.
+/// Serves until Ctrl-C or SIGTERM, or runs the subcommand `token`.
 pub fn run(arguments: &args::Manager) -> Result<Exit> {
     if let Some(ManagerWhat::Token(token)) = &arguments.what {
         return token::run(token);
@@ -33,9 +33,9 @@ pub fn run(arguments: &args::Manager) -> Result<Exit> {
     let interrupts = Interrupts::install().context("sigaction")?;
     let hangups = Hangups::install().context("sigaction")?;
     let ended = Wake::new().context("eventfd")?;
-    let log: Log = Arc::new(|line| say(format_args!("{} {line}", now())));
+    let log: Log = Arc::new(|line| print_message(format_args!("{} {line}", now())));
     let running = Running::start(&plan, log)?;
-    tell(&running);
+    print_addresses(&running);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while hangups.wait(ended.as_fd()) {
@@ -43,16 +43,16 @@ pub fn run(arguments: &args::Manager) -> Result<Exit> {
             }
         });
         while interrupts.count() == 0 && running.works() {
-            interrupts.wait(LOOK);
+            interrupts.wait(POLL_INTERVAL);
         }
         ended.wake();
     });
     if interrupts.count() == 0 {
-        // Not in order: what broke may hold up the rest. All that was taken is on disk.
+        // There is no orderly shutdown: it could wait for the failed part forever. All accepted data is on disk.
         std::mem::forget(running);
         bail!("a part of the manager failed, see above: restart it; accepted data is not lost");
     }
-    say(format_args!("{} shutting down: writing received data to disk", now()));
+    print_message(format_args!("{} shutting down: writing received data to disk", now()));
     running.stop();
     Ok(Exit::Success)
 }
@@ -68,20 +68,20 @@ fn plan(arguments: &args::Manager) -> Result<Plan> {
     let headers = |file: &Option<PathBuf>| file.as_deref().map_or(Ok(Vec::new()), headers::file);
     if let Some(url) = &arguments.webhook {
         let headers = headers(&arguments.webhook_header_file)?;
-        let receiver = Receiver { url: url.clone(), headers, roots: roots.clone(), timeout: WEBHOOK };
+        let receiver = Receiver { url: url.clone(), headers, roots: roots.clone(), timeout: WEBHOOK_TIMEOUT };
         plan.webhook = Some(Post::new(receiver).context("--webhook")?);
     }
     if let Some(url) = &arguments.otlp {
         plan.otlp = Some(otlp::Plan { url: url.clone(), headers: headers(&arguments.otlp_header_file)?, roots });
     }
     plan.keep = Keep { age: arguments.keep_for.0, bytes: arguments.keep_bytes.0 };
-    // Strangers, files, the page and what they may be about to leave have theirs besides.
+    // Unauthenticated connections and agents get a quarter of the descriptors each; files and the page need the rest.
     let descriptors = usize::try_from(sys::limits::raise_open_files()).unwrap_or(usize::MAX);
     let (strangers, known) = (plan.strangers.connections, plan.connections);
     plan.strangers.connections = strangers.min((descriptors / 4).max(16));
     plan.connections = known.min((descriptors / 4).max(16));
     if (plan.strangers.connections, plan.connections) != (strangers, known) {
-        say(format_args!(
+        print_message(format_args!(
             "note: at most {} agent connections, as only {descriptors} files may be open; raise ulimit -n, or LimitNOFILE= of the unit",
             plan.connections
         ));
@@ -89,20 +89,20 @@ fn plan(arguments: &args::Manager) -> Result<Plan> {
     Ok(plan)
 }
 
-/// What a script reads goes to stdout: two lines. Nobody may be there to read.
-fn tell(running: &Running) {
+/// Prints two lines for scripts on stdout, and the certificate on stderr. A closed stdout is ignored.
+fn print_addresses(running: &Running) {
     let mut stdout = std::io::stdout();
     let _ = writeln!(stdout, "agents  {}\npage    {}", running.url(), running.page_url()).and_then(|()| stdout.flush());
     let served = running.served();
-    say(format_args!("certificate {}, SHA-256 {}", served.trusted.display(), served.fingerprint));
-    say("give it to agents with --ca; `yamabiko tap manager token add NAME` creates a token");
+    print_message(format_args!("certificate {}, SHA-256 {}", served.trusted.display(), served.fingerprint));
+    print_message("give it to agents with --ca; `yamabiko tap manager token add NAME` creates a token");
 }
 
 fn now() -> String {
     store::rfc3339(UNIX_EPOCH + Duration::from_nanos(realtime_ns()))
 }
 
-/// Between two looks whether all of it works.
-const LOOK: Duration = Duration::from_secs(1);
-/// What a webhook may take to answer.
-const WEBHOOK: Duration = Duration::from_secs(10);
+/// Time between two checks whether every part of the manager runs.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// How long a webhook's response may take.
+const WEBHOOK_TIMEOUT: Duration = Duration::from_secs(10);

@@ -1,12 +1,12 @@
-//! A file or pipe read ahead by a thread of its own, in blocks that are used again and again.
+//! Reads a file or pipe ahead on a separate thread, in blocks that are reused.
 //!
 //! ```text
 //!   reader: wait, read --> [block] [block] --> decoder, analysis
 //!              ^-------------- [block] <-----------'
 //! ```
 //!
-//! Every block has room before its bytes, so that what the last one left over of a record is put there and the two are
-//! one slice.
+//! Every block has free space before its bytes. The rest of a record that began in the previous block is copied there,
+//! so that the record is one slice.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
@@ -20,54 +20,54 @@ use anyhow::{Context, Result};
 use sys::signal::{Interrupts, wait_readable};
 use wire::capture::BLOCK_MAX;
 
-/// What comes next.
+/// The next part of the input.
 pub enum Block {
-    /// Some of it.
+    /// Bytes of the input.
     Bytes(Bytes),
     /// The end of the input.
     End,
-    /// Ctrl-C; everything read before it has been handed out.
+    /// Ctrl-C. All bytes read before it were delivered.
     Interrupted,
-    /// It cannot be read any further.
+    /// The input cannot be read any further.
     Failed(io::Error),
 }
 
-/// A buffer with bytes in `from..to`. Memory it never used was never touched.
+/// A buffer with bytes in `from..to`.
 pub struct Bytes {
     buffer: Vec<u8>,
     from: usize,
     to: usize,
 }
 
-/// The side that takes blocks.
+/// Receives the blocks of the reading thread.
 pub struct Blocks {
     ready: Receiver<Block>,
     empty: Sender<Bytes>,
 }
 
 impl Blocks {
-    /// Waits for the next. After anything but bytes, or where the reader is gone, the end.
+    /// Waits for the next block. After anything but [`Block::Bytes`] the result is [`Block::End`].
     pub fn next(&self) -> Block {
         self.ready.recv().unwrap_or(Block::End)
     }
 
-    /// Gives back a block that was used up, if there is one.
-    pub fn give_back(&self, block: Option<Bytes>) {
+    /// Returns a used block to the reading thread for reuse.
+    pub fn reuse(&self, block: Option<Bytes>) {
         if let Some(block) = block {
-            // After the end nobody wants it.
+            // At the end the reading thread no longer exists.
             let _ = self.empty.send(block);
         }
     }
 }
 
-/// Reads `input` ahead while `analyse` takes blocks, until either ends.
+/// Reads `input` ahead while `analyse` receives blocks, until either ends.
 ///
 /// # Errors
-/// That of `analyse`, or no thread can be started.
+/// The error of `analyse`, or no thread can be started.
 pub fn read<T>(input: &mut File, interrupts: &Interrupts, analyse: impl FnOnce(&Blocks) -> Result<T>) -> Result<T> {
-    let (ready_sender, ready) = sync_channel(AHEAD);
+    let (ready_sender, ready) = sync_channel(BLOCKS_AHEAD);
     let (empty, empty_receiver) = channel();
-    for _ in 0..AHEAD {
+    for _ in 0..BLOCKS_AHEAD {
         let _ = empty.send(Bytes::new());
     }
     let is_over = AtomicBool::new(false);
@@ -75,15 +75,15 @@ pub fn read<T>(input: &mut File, interrupts: &Interrupts, analyse: impl FnOnce(&
         let is_over = &is_over;
         let ahead = move || read_ahead(input, interrupts, is_over, &ready_sender, &empty_receiver);
         thread::Builder::new().name("read".into()).spawn_scoped(scope, ahead).context("starting a thread")?;
-        let _over = Over(is_over);
+        let _over = SetOnDrop(is_over);
         analyse(&Blocks { ready, empty })
     })
 }
 
-/// Tells the reader that nobody listens any more, also when the analysis panics.
-struct Over<'a>(&'a AtomicBool);
+/// Sets the flag that ends the reading thread, even if the analysis panics.
+struct SetOnDrop<'a>(&'a AtomicBool);
 
-impl Drop for Over<'_> {
+impl Drop for SetOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -98,7 +98,7 @@ fn read_ahead(
 ) {
     while let Ok(mut bytes) = empty.recv() {
         let last = loop {
-            // A pipe may be silent for long; a file is always readable.
+            // A pipe may have no data for long; a file is always readable.
             while interrupts.count() == 0
                 && !is_over.load(Ordering::Relaxed)
                 && !wait_readable(input.as_fd(), Duration::from_millis(200))
@@ -124,12 +124,12 @@ fn read_ahead(
 }
 
 impl Bytes {
-    /// An empty one.
+    /// An empty buffer. Pages of it that are never used take no memory.
     pub fn new() -> Bytes {
-        Bytes { buffer: vec![0; BLOCK_MAX + READ], from: BLOCK_MAX, to: BLOCK_MAX }
+        Bytes { buffer: vec![0; BLOCK_MAX + READ_BYTES], from: BLOCK_MAX, to: BLOCK_MAX }
     }
 
-    /// Reads once. The bytes it had are gone.
+    /// Replaces the bytes by those of one read.
     fn fill(&mut self, input: &mut impl Read) -> io::Result<usize> {
         (self.from, self.to) = (BLOCK_MAX, BLOCK_MAX);
         let read = input.read(&mut self.buffer[BLOCK_MAX..])?;
@@ -141,25 +141,25 @@ impl Bytes {
         &self.buffer[self.from..self.to]
     }
 
-    /// What lies at a place that [`Joined::place_of`] gave.
+    /// `length` bytes at an offset that [`Joined::offset_of`] returned.
     #[inline]
-    pub fn at(&self, place: usize, length: usize) -> &[u8] {
-        self.buffer.get(place..place + length).unwrap_or(&[])
+    pub fn at(&self, offset: usize, length: usize) -> &[u8] {
+        self.buffer.get(offset..offset + length).unwrap_or(&[])
     }
 }
 
-/// The bytes at hand: a block, and before it what was left over of those before it.
+/// The unread bytes: a block, preceded by the unread rest of the previous block.
 #[derive(Default)]
 pub struct Joined(Option<Bytes>);
 
 impl Joined {
-    /// All of them.
+    /// All unread bytes.
     #[inline]
     pub fn get(&self) -> &[u8] {
         self.0.as_ref().map_or(&[], Bytes::get)
     }
 
-    /// Drops the first `used`.
+    /// Removes the first `used` bytes.
     #[inline]
     pub fn drop_first(&mut self, used: usize) {
         if let Some(bytes) = &mut self.0 {
@@ -167,8 +167,8 @@ impl Joined {
         }
     }
 
-    /// Adds a block, of which at most [`BLOCK_MAX`] bytes are wanted before; gives back the one that is free now, if one is.
-    /// What is copied is linear in what is added. Whatever was handed out of the block at hand stays where it is in it.
+    /// Appends a block to at most [`BLOCK_MAX`] unread bytes, and returns the block that is free now. The copied bytes
+    /// are linear in the appended ones. Bytes of the current block keep their offset in it.
     pub fn append(&mut self, mut block: Bytes) -> Appended {
         let Some(mut bytes) = self.0.take() else {
             self.0 = Some(block);
@@ -188,34 +188,34 @@ impl Joined {
         Appended::Replaced(bytes)
     }
 
-    /// Where in the block at hand `bytes`, a part of [`Joined::get`], lie.
+    /// Offset of `bytes`, a part of [`Joined::get`], in the current block.
     #[inline]
-    pub fn place_of(&self, bytes: &[u8]) -> usize {
+    pub fn offset_of(&self, bytes: &[u8]) -> usize {
         let start = self.0.as_ref().map_or(0, |block| block.buffer.as_ptr() as usize);
         (bytes.as_ptr() as usize).saturating_sub(start)
     }
 
-    /// What lies at such a place.
+    /// `length` bytes at an offset that [`Joined::offset_of`] returned.
     #[inline]
-    pub fn at(&self, place: usize, length: usize) -> &[u8] {
-        self.0.as_ref().map_or(&[], |block| block.at(place, length))
+    pub fn at(&self, offset: usize, length: usize) -> &[u8] {
+        self.0.as_ref().map_or(&[], |block| block.at(offset, length))
     }
 }
 
-/// What became of the block at hand when another was added.
+/// The block that became free when a block was appended.
 pub enum Appended {
-    /// There was none.
+    /// None: the appended block is the first.
     First,
-    /// It took the other's bytes; the other is free.
+    /// The appended block: its bytes were copied into the current block.
     Copied(Bytes),
-    /// The other took its place and its last bytes.
+    /// The previous block: its unread bytes were copied into the appended block.
     Replaced(Bytes),
 }
 
-/// Bytes asked for at once: as many as the caches hold beside what the analysis works on.
-const READ: usize = 256 << 10;
-/// Blocks that are read before they are wanted.
-const AHEAD: usize = 3;
+/// Bytes of one read: they fit into the CPU's caches together with the data of the analysis.
+const READ_BYTES: usize = 256 << 10;
+/// Blocks that are read ahead.
+const BLOCKS_AHEAD: usize = 3;
 
 #[cfg(test)]
 mod tests {
@@ -225,7 +225,7 @@ mod tests {
     fn joined(input: &[u8], reads: usize, step: usize) -> Vec<u8> {
         let (mut joined, mut spare, mut out) = (Joined::default(), vec![Bytes::new(), Bytes::new()], Vec::new());
         for piece in input.chunks(reads) {
-            let mut block = spare.pop().expect("there are two");
+            let mut block = spare.pop().expect("at most two blocks are in use");
             block.fill(&mut &*piece).unwrap();
             if let Appended::Copied(block) | Appended::Replaced(block) = joined.append(block) {
                 spare.push(block);
@@ -241,12 +241,14 @@ mod tests {
 
     #[test]
     fn records_across_blocks_are_joined() {
-        let input: Vec<u8> = (0..3 * READ as u32 + 17).map(|number| (number * 7 + number / 251) as u8).collect();
-        for (reads, step) in [(READ, 94), (READ, 300_000), (1000, 7), (1000, 200_000), (READ / 2 + 1, READ + 3)] {
+        let input: Vec<u8> = (0..3 * READ_BYTES as u32 + 17).map(|number| (number * 7 + number / 251) as u8).collect();
+        for (reads, step) in
+            [(READ_BYTES, 94), (READ_BYTES, 300_000), (1000, 7), (1000, 200_000), (READ_BYTES / 2 + 1, READ_BYTES + 3)]
+        {
             assert!(joined(&input, reads, step) == input, "reads of {reads}, records of {step}");
         }
         let long: Vec<u8> = (0..4 * BLOCK_MAX as u32).map(|number| (number / 3) as u8).collect();
-        assert!(joined(&long, READ, BLOCK_MAX) == long);
+        assert!(joined(&long, READ_BYTES, BLOCK_MAX) == long);
         assert!(joined(&long, 60_000, BLOCK_MAX) == long);
     }
 }

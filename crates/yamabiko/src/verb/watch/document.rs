@@ -1,4 +1,4 @@
-//! The JSON document of a capture, and whether to believe it.
+//! Makes the JSON document of a capture, with its validity checks.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -9,52 +9,52 @@ use schema::{CaptureReading, PacketFault, WatchDocument, WatchPart};
 use store::RunFolder;
 use testbed::host::{CorePlan, facts};
 
-use super::{Ending, kept};
+use super::{CaptureEnd, id_and_path};
 
-/// Puts it together.
+/// The document of a capture on this machine.
 ///
 /// # Errors
 /// The machine's facts cannot be read.
-pub fn make(part: WatchPart, ending: &Ending, folder: Option<&RunFolder>, command: &str) -> Result<WatchDocument> {
+pub fn make(part: WatchPart, end: &CaptureEnd, folder: Option<&RunFolder>, command: &str) -> Result<WatchDocument> {
     let host = facts(&CorePlan::default(), 1)?;
-    Ok(of_host(part, ending, folder, command, host, None))
+    Ok(of_host(part, end, folder, command, host, None))
 }
 
-/// The same of a capture on another host, of which so many seconds never came.
+/// The document of a capture on the machine `host`. `missing_seconds`: seconds of a received series that never arrived.
 pub fn of_host(
     part: WatchPart,
-    ending: &Ending,
+    end: &CaptureEnd,
     folder: Option<&RunFolder>,
     command: &str,
     host: Host,
     missing_seconds: Option<u64>,
 ) -> WatchDocument {
-    let (id, dir) = kept(folder);
+    let (id, dir) = id_and_path(folder);
     WatchDocument {
         schema: SCHEMA.into(),
         run: Run {
             id,
             dir,
             command: command.to_owned(),
-            started_at: store::rfc3339(UNIX_EPOCH + Duration::from_nanos(ending.from.as_nanos())),
-            duration_s: ending.to.since(ending.from).as_secs_f64(),
-            interrupted: ending.interrupted,
+            started_at: store::rfc3339(UNIX_EPOCH + Duration::from_nanos(end.from.as_nanos())),
+            duration_s: end.to.since(end.from).as_secs_f64(),
+            interrupted: end.interrupted,
             host,
             ..Run::default()
         },
-        validity: Validity::from_checks(checks(&part, ending, missing_seconds)),
+        validity: Validity::from_checks(checks(&part, end, missing_seconds)),
         watch: part,
     }
 }
 
-/// What is to be believed of a capture. `missing_seconds` of a series from another host never came.
-pub fn checks(part: &WatchPart, ending: &Ending, missing_seconds: Option<u64>) -> Vec<Check> {
+/// The validity checks of a capture. `missing_seconds`: seconds of a received series that never arrived.
+pub fn checks(part: &WatchPart, end: &CaptureEnd, missing_seconds: Option<u64>) -> Vec<Check> {
     let whole = Check {
         value: None,
         limit: None,
         ..none(
             "capture_whole",
-            u64::from(ending.failure.is_some()),
+            u64::from(end.failure.is_some()),
             "",
             "The capture could not be read to its end; the figures are of what came before.",
         )
@@ -64,8 +64,8 @@ pub fn checks(part: &WatchPart, ending: &Ending, missing_seconds: Option<u64>) -
             "series_received",
             missing,
             "s",
-            "Seconds of the series that never came here are in the figures, which the sender adds up, and not in the \
-             series that is kept.",
+            "Seconds of the series that did not arrive are in the figures, which the sender computes, but not in the \
+            stored series.",
         )
     });
     let mut checks = vec![
@@ -87,7 +87,7 @@ pub fn checks(part: &WatchPart, ending: &Ending, missing_seconds: Option<u64>) -
             "connections_evicted",
             part.connections.evicted,
             "connections",
-            "Records closed early for want of room: the same connection may be counted twice.",
+            "Records closed early to limit memory: the same connection may be counted twice.",
         ),
     ];
     if let Some(capture) = &part.capture {
@@ -103,6 +103,7 @@ pub fn checks(part: &WatchPart, ending: &Ending, missing_seconds: Option<u64>) -
     checks
 }
 
+/// A check that fails if `count` is not zero.
 fn none(name: &str, count: u64, unit: &str, why: &str) -> Check {
     Check {
         name: name.into(),
@@ -115,11 +116,11 @@ fn none(name: &str, count: u64, unit: &str, why: &str) -> Check {
     }
 }
 
-/// Whether there was something to analyze, and most of it could be read.
+/// The check that there were TCP packets, and that most packets could be read.
 fn analyzed(part: &WatchPart, capture: &CaptureReading) -> Check {
     let unread = part.malformed_packets + packets_of(capture, "link_type");
     let (share, why) = if part.tcp_packets == 0 {
-        (1.0, format!("No TCP packet was found, so there is nothing to analyze{}.", unread_words(part, capture)))
+        (1.0, format!("No TCP packet was found, so there is nothing to analyze{}.", not_analyzed_text(part, capture)))
     } else {
         let why = format!(
             "{} of {} packets have headers that were not captured in full ({}), contradict themselves, or are of an unknown link \
@@ -133,7 +134,7 @@ fn analyzed(part: &WatchPart, capture: &CaptureReading) -> Check {
     at_most("capture_analyzed", share, UNREAD_MAX, "share", &why)
 }
 
-/// Whether the start of what connections carry was captured.
+/// The check that the first payload of connections was captured.
 fn payload(part: &WatchPart, capture: &CaptureReading) -> Check {
     let why = format!(
         "Of {} of {} connections not one byte of the first data was captured, so the requests in them are not counted: \
@@ -145,6 +146,7 @@ fn payload(part: &WatchPart, capture: &CaptureReading) -> Check {
     at_most("capture_payload", share, UNREAD_MAX, "share", &why)
 }
 
+/// A check that fails if `value` exceeds `limit`.
 fn at_most(name: &str, value: f64, limit: f64, unit: &str, why: &str) -> Check {
     let state = if value <= limit { CheckState::Ok } else { CheckState::Failed };
     Check { state, value: Some(value), limit: Some(limit), ..none(name, 0, unit, why) }
@@ -154,24 +156,24 @@ fn packets_of(capture: &CaptureReading, kind: &str) -> u64 {
     capture.not_analyzed.iter().filter(|one| one.kind == kind).map(|one| one.packets).sum()
 }
 
-/// What the packets were instead.
-fn unread_words(part: &WatchPart, capture: &CaptureReading) -> String {
-    let mut words: Vec<String> = capture
+/// Lists the packets that were not analyzed, as the end of a sentence.
+fn not_analyzed_text(part: &WatchPart, capture: &CaptureReading) -> String {
+    let mut items: Vec<String> = capture
         .not_analyzed
         .iter()
         .take(NAMED_MAX)
         .map(|one| format!("{} of {}", count(one.packets), one.name))
         .collect();
     if part.malformed_packets > 0 {
-        words.push(format!("{} with headers cut or malformed", count(part.malformed_packets)));
+        items.push(format!("{} with headers cut or malformed", count(part.malformed_packets)));
     }
     if part.later_fragments > 0 {
-        words.push(format!("{} later fragments", count(part.later_fragments)));
+        items.push(format!("{} later fragments", count(part.later_fragments)));
     }
-    if words.is_empty() { String::new() } else { format!(": of {} packets {}", count(part.packets), words.join(", ")) }
+    if items.is_empty() { String::new() } else { format!(": of {} packets {}", count(part.packets), items.join(", ")) }
 }
 
-/// Whether packets came in the order of their times, or could be put in it.
+/// The check that packets are in the order of their timestamps, or could be sorted.
 fn in_order(part: &WatchPart, capture: &CaptureReading) -> Check {
     let late = &capture.late_packets;
     let share = late.count as f64 / part.packets.max(1) as f64;
@@ -188,7 +190,7 @@ fn in_order(part: &WatchPart, capture: &CaptureReading) -> Check {
     Check { weight, ..none("capture_order", late.count, "packets", &why) }
 }
 
-/// Whether the clocks that stamp both directions agree.
+/// The check that the clocks that timestamp the two directions agree.
 fn clocks_agree(capture: &CaptureReading) -> Check {
     let early = &capture.early_acks;
     let why = format!(
@@ -198,10 +200,10 @@ fn clocks_agree(capture: &CaptureReading) -> Check {
         count(early.count),
         first(early)
     );
-    at_most("capture_clocks_agree", early.max_ns as f64, CLOCKS_NS as f64, "ns", &why)
+    at_most("capture_clocks_agree", early.max_ns as f64, CLOCK_DISAGREEMENT_MAX_NS as f64, "ns", &why)
 }
 
-/// Whether times without packets were such.
+/// The check that the clock was not set during the capture.
 fn clock_runs(capture: &CaptureReading) -> Check {
     let jumps = &capture.clock_jumps;
     let why = format!(
@@ -218,11 +220,11 @@ fn first(fault: &PacketFault) -> String {
     fault.first_packet.map_or(String::new(), |number| format!("; the first is packet {number}"))
 }
 
-/// Share of packets, or of connections, that may be unreadable before it casts doubt: what is broken on any network is less.
+/// Share of packets, or of connections, that may be unreadable. On a working network the share is smaller.
 const UNREAD_MAX: f64 = 0.01;
-/// Share of packets out of order beyond which no figure means anything.
+/// Share of packets out of order above which the capture is invalid.
 const LATE_MAX: f64 = 0.01;
-/// The limit of errors of round trips everywhere.
-const CLOCKS_NS: u64 = 1_000_000;
-/// Protocols named where nothing was read.
+/// Largest disagreement of clocks, in ns: the limit of RTT errors in every check.
+const CLOCK_DISAGREEMENT_MAX_NS: u64 = 1_000_000;
+/// Most protocols that are named if nothing could be analyzed.
 const NAMED_MAX: usize = 4;

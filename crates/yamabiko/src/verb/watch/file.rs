@@ -1,4 +1,4 @@
-//! Packets out of a capture file or a pipe.
+//! Reads and analyses packets of a capture file or a pipe.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -12,18 +12,18 @@ use wire::ip;
 use wire::link::{LinkType, Payload};
 use wire::tunnel::Innermost;
 
-use super::Ending;
+use super::CaptureEnd;
 use super::sink::Sink;
 use crate::args;
-use crate::terminal::say;
+use crate::terminal::print_message;
 use crate::verb::capture_file::{self, FileRead, Packet};
 
-/// Opens the file; `-` is standard input.
+/// Opens a capture file; `-` is standard input.
 pub fn open(path: &Path) -> Result<File> {
     if path == Path::new("-") {
         return Ok(File::from(std::io::stdin().as_fd().try_clone_to_owned().context("standard input")?));
     }
-    // A file that is not there is a mistake of the one who named it: status 1, so no io::Error is passed on.
+    // A missing file is an error of usage (status 1), so no io::Error is passed on.
     let file = File::open(path).map_err(|error| anyhow!("opening {}: {error}", path.display()))?;
     if file.metadata().is_ok_and(|metadata| metadata.is_dir()) {
         bail!("{} is a folder, not a capture", path.display());
@@ -31,19 +31,19 @@ pub fn open(path: &Path) -> Result<File> {
     Ok(file)
 }
 
-/// What it is called in messages.
+/// The name of a capture file in messages.
 pub fn name(path: &Path) -> String {
     if path == Path::new("-") { "standard input".to_owned() } else { path.display().to_string() }
 }
 
-/// Analyses it to its end, to the first defect, or to Ctrl-C.
+/// Analyses a capture file to its end, to the first defect, or to Ctrl-C.
 pub fn watch(
     mut input: File,
     arguments: &args::Watch,
     interrupts: &Interrupts,
     watch: &mut Watch,
     sink: &mut Sink<'_>,
-) -> Ending {
+) -> CaptureEnd {
     let mut reading = Reading { arguments, watch, sink, from: None, to: Timestamp::ZERO, packets: 0, unknown: None };
     let FileRead { interrupted, mut failure, drops, reordered } =
         capture_file::read(&mut input, interrupts, |packet| reading.packet(packet));
@@ -55,22 +55,22 @@ pub fn watch(
         let error = anyhow!("packets with the unsupported link layer {number} (LINKTYPE) were left out");
         match (&failure, packets) {
             (None, 0) => failure = Some(error),
-            _ => say(format_args!("note: {error}")),
+            _ => print_message(format_args!("note: {error}")),
         }
     }
-    Ending { from: from.unwrap_or(to), to, interrupted, failure, reordered }
+    CaptureEnd { from: from.unwrap_or(to), to, interrupted, failure, reordered }
 }
 
-/// What the packets go through.
+/// Filters, analyses and counts the packets of a file.
 struct Reading<'a, 'b> {
     arguments: &'a args::Watch,
     watch: &'a mut Watch,
     sink: &'a mut Sink<'b>,
     from: Option<Timestamp>,
     to: Timestamp,
-    /// Packets of a link layer that is known.
+    /// Packets of supported link layers.
     packets: u64,
-    /// A link layer that is not known.
+    /// Number of an unsupported link layer, if a packet has one.
     unknown: Option<u16>,
 }
 
@@ -85,30 +85,31 @@ impl Reading<'_, '_> {
         self.packets += 1;
         self.from.get_or_insert(packet.at);
         self.to = self.to.max(packet.at);
-        if is_asked_for(self.arguments, link, packet) {
+        if matches_filter(self.arguments, link, packet) {
             self.watch.handle_packet(packet.at, link, packet.bytes, packet.original_length);
             if let Some(recorder) = &mut self.sink.recorder {
                 recorder.packet(link, packet.device, packet.at, packet.bytes, packet.original_length);
-                recorder.wait_for_room();
+                recorder.wait_for_space();
             }
         } else {
             self.watch.handle_time(packet.at);
         }
-        if self.packets.is_multiple_of(TAKE_EVERY) {
-            self.sink.take(self.watch);
+        if self.packets.is_multiple_of(PACKETS_PER_COLLECTION) {
+            self.sink.collect(self.watch);
         }
     }
 }
 
-/// What the kernel's filter does for a device: one of the ports, and one of the hosts, at either end.
-fn is_asked_for(arguments: &args::Watch, link: LinkType, packet: &Packet<'_>) -> bool {
+/// Whether a packet has one of the given ports and one of the given hosts, at either end. The kernel's filter does the
+/// same for a device.
+fn matches_filter(arguments: &args::Watch, link: LinkType, packet: &Packet<'_>) -> bool {
     if arguments.ports.is_empty() && arguments.hosts.is_empty() {
         return true;
     }
-    // Unlike that filter, this one looks inside of tunnels.
+    // Unlike the kernel's filter, this one looks inside tunnels.
     let (start, header) = match link.innermost(packet.bytes, packet.original_length as usize) {
         Ok(Innermost::Tcp { at, packet, .. }) => (at, packet),
-        // Whose port it is nobody knows.
+        // A later fragment has no ports.
         Ok(Innermost::LaterFragment) => match outermost(link, packet) {
             Some(found) => found,
             None => return false,
@@ -133,7 +134,7 @@ fn is_asked_for(arguments: &args::Watch, link: LinkType, packet: &Packet<'_>) ->
         .any(|port| arguments.ports.contains(&u16::from_be_bytes([port[0], port[1]])))
 }
 
-/// Where the first IP header of a frame lies, and what it says.
+/// Offset and content of the first IP header of a frame.
 fn outermost(link: LinkType, packet: &Packet<'_>) -> Option<(usize, ip::Packet)> {
     let Ok(Payload::Ip(start)) = link.payload(packet.bytes) else { return None };
     let length = (packet.original_length as usize).saturating_sub(start);
@@ -141,5 +142,5 @@ fn outermost(link: LinkType, packet: &Packet<'_>) -> Option<(usize, ip::Packet)>
     Some((start, header))
 }
 
-/// Packets between two looks for finished records.
-const TAKE_EVERY: u64 = 4096;
+/// Packets between two collections of finished records.
+const PACKETS_PER_COLLECTION: u64 = 4096;

@@ -1,4 +1,4 @@
-//! Packets from a device, as they pass.
+//! Captures and analyses packets of a network device live.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -15,15 +15,15 @@ use units::Timestamp;
 use watch::{CapturePoint, Watch};
 use wire::link::LinkType;
 
-use super::Ending;
-use super::face::Face;
+use super::CaptureEnd;
+use super::display::Display;
 use super::pcapng::Recorder;
 use super::send::Sender;
 use super::sink::Sink;
 use super::view::{RttBuckets, View};
 use crate::args;
 
-/// Opens the device.
+/// Opens a network device for capture.
 pub fn open(arguments: &args::Watch, device: &str) -> Result<Capture> {
     let spec = CaptureSpec {
         ports: &arguments.ports,
@@ -34,43 +34,47 @@ pub fn open(arguments: &args::Watch, device: &str) -> Result<Capture> {
     Ok(Capture::open(&spec).map_err(testbed::TestbedError::environment)?)
 }
 
-/// Bytes captured of each packet: the first ones, or all if HTTP heads are read or packets are stored.
+/// Bytes captured of each packet: [`DEFAULT_SNAPLEN`], or all if requests are logged or packets are stored.
 pub fn snaplen(arguments: &args::Watch) -> u32 {
     let files = [&arguments.clf, &arguments.csv, &arguments.jsonl, &arguments.pcapng];
-    arguments.snaplen.unwrap_or(if files.iter().any(|file| file.is_some()) { WHOLE } else { DEFAULT_SNAPLEN })
+    arguments.snaplen.unwrap_or(if files.iter().any(|file| file.is_some()) {
+        SNAPLEN_WHOLE_PACKET
+    } else {
+        DEFAULT_SNAPLEN
+    })
 }
 
-/// What is said when the watch begins.
-pub fn greeting(arguments: &args::Watch, device: &str) -> String {
-    let kept = match snaplen(arguments) {
-        WHOLE.. => "whole packets".to_owned(),
+/// The message shown when a live capture begins.
+pub fn start_message(arguments: &args::Watch, device: &str) -> String {
+    let captured = match snaplen(arguments) {
+        SNAPLEN_WHOLE_PACKET.. => "whole packets".to_owned(),
         bytes => format!("{bytes} bytes per packet"),
     };
-    format!("capturing on {device}, {kept} (Ctrl-C ends the capture)")
+    format!("capturing on {device}, {captured} (Ctrl-C ends the capture)")
 }
 
-/// What a live watch is told besides its packets.
+/// Settings and connections of a live capture.
 pub struct Live<'a> {
-    /// The device's name.
+    /// Name of the captured device.
     pub device: &'a str,
-    /// When to end by itself.
+    /// How long to capture; without a duration until Ctrl-C.
     pub duration: Option<Duration>,
-    /// Where packets are captured.
+    /// Where packets are captured: at the server, at the client, or between.
     pub capture_point: CapturePoint,
     /// The run's clock.
     pub clock: &'a Clock,
-    /// Ctrl-C.
+    /// Counts Ctrl-C and SIGTERM.
     pub interrupts: &'a Interrupts,
-    /// What is seen meanwhile.
-    pub face: &'a mut Face,
-    /// How it stands, where it is kept.
+    /// Shows figures and messages during the capture.
+    pub display: &'a mut Display,
+    /// Writes progress snapshots into the run's folder, if the run is stored.
     pub opening: Option<&'a SnapshotWriter>,
-    /// Who the series is sent to.
+    /// Sends the series to another host (`--to`).
     pub sender: Option<&'a Sender>,
 }
 
-/// Watches until the duration is over, Ctrl-C, or the device goes away.
-pub fn watch(mut capture: Capture, mut live: Live<'_>, watch: &mut Watch, sink: &mut Sink<'_>) -> Ending {
+/// Captures until the duration is over, until Ctrl-C, or until the device disappears.
+pub fn watch(mut capture: Capture, mut live: Live<'_>, watch: &mut Watch, sink: &mut Sink<'_>) -> CaptureEnd {
     let link = link_of(&capture);
     if let Some(recorder) = &mut sink.recorder {
         recorder.interface(link, live.device);
@@ -78,28 +82,28 @@ pub fn watch(mut capture: Capture, mut live: Live<'_>, watch: &mut Watch, sink: 
     let from = Timestamp::from_nanos(realtime_ns());
     watch.handle_time(from);
     let mut view = View::default();
-    let mut second = settled().as_nanos() / SECOND;
+    let mut second = complete_until().as_nanos() / NANOS_PER_SECOND;
     let mut failure = None;
-    let over = |live: &Live<'_>| {
+    let is_over = |live: &Live<'_>| {
         live.duration.is_some_and(|duration| live.clock.now().as_secs_f64() >= duration.as_secs_f64())
     };
-    while failure.is_none() && live.interrupts.count() == 0 && !over(&live) {
+    while failure.is_none() && live.interrupts.count() == 0 && !is_over(&live) {
         if sink.recorder.as_mut().is_some_and(Recorder::is_full) {
-            // Packets wait in the ring, and are lost and counted when that is full too.
-            live.interrupts.wait(TURN / 10);
+            // Packets wait in the kernel's ring. Once the ring is full too, further packets are lost and counted.
+            live.interrupts.wait(WAIT_TIMEOUT / 10);
         } else {
-            wait_readable(capture.as_fd(), TURN);
+            wait_readable(capture.as_fd(), WAIT_TIMEOUT);
         }
-        take_packets(&mut capture, link, live.device, watch, sink);
-        let now = settled().as_nanos() / SECOND;
+        analyse_packets(&mut capture, link, live.device, watch, sink);
+        let now = complete_until().as_nanos() / NANOS_PER_SECOND;
         if now == second {
             continue;
         }
         second = now;
         count_drops(&capture, watch);
-        sink.take(watch);
+        sink.collect(watch);
         if let Some(text) = sink.second_passed() {
-            live.face.note(&text);
+            live.display.note(&text);
         }
         live.show(&mut view, watch, sink);
         if let Err(error) = capture.check() {
@@ -111,27 +115,27 @@ pub fn watch(mut capture: Capture, mut live: Live<'_>, watch: &mut Watch, sink: 
     }
     let interrupted = live.interrupts.count() > 0 && live.duration.is_some();
     let to = Timestamp::from_nanos(realtime_ns());
-    // What was captured by now is still in a block that is not full. A capture that cannot be stopped is ended by
-    // the bound on the turns.
+    // The last packets are still in a block that is not full. FINAL_BLOCKS_MAX ends the loop if the capture cannot
+    // be stopped.
     let _ = capture.stop();
-    for _ in 0..LAST_TURNS {
+    for _ in 0..FINAL_BLOCKS_MAX {
         if !wait_readable(capture.as_fd(), RETIRE * 2) {
             break;
         }
         if let Some(recorder) = &mut sink.recorder {
-            recorder.wait_for_room();
+            recorder.wait_for_space();
         }
-        take_packets(&mut capture, link, live.device, watch, sink);
+        analyse_packets(&mut capture, link, live.device, watch, sink);
     }
     count_drops(&capture, watch);
-    Ending { from, to, interrupted, failure, reordered: 0 }
+    CaptureEnd { from, to, interrupted, failure, reordered: 0 }
 }
 
 impl Live<'_> {
-    /// Shows and sends the seconds that have ended.
+    /// Shows and sends the seconds that ended since the last call.
     fn show(&mut self, view: &mut View, watch: &Watch, sink: &mut Sink<'_>) {
-        let fresh = sink.fresh();
-        for second in &fresh {
+        let new_seconds = sink.new_seconds();
+        for second in &new_seconds {
             view.second_passed(second);
         }
         view.elapsed_s = self.clock.now().as_secs_f64();
@@ -142,26 +146,26 @@ impl Live<'_> {
             opening.write(&RunProgress { watch: seen, ..opening.at(self.clock.now(), RunPhase::Measured) });
         }
         let mut remarks = Vec::new();
-        view.is_doubtful = false;
+        view.has_problem = false;
         if let Some(sender) = self.sender {
-            sender.push(fresh, view);
-            let (state, is_doubtful) = sender.state();
+            sender.push(new_seconds, view);
+            let (state, has_problem) = sender.state();
             remarks.push(state);
-            view.is_doubtful = is_doubtful;
+            view.has_problem = has_problem;
         }
         if let Some(recorder) = &mut sink.recorder {
             remarks.push(format!("{} packets written", figures::count(recorder.packets())));
             if recorder.is_full() {
                 remarks.push("the file does not keep up".to_owned());
-                view.is_doubtful = true;
+                view.has_problem = true;
             }
         }
         view.remark = remarks.join("; ");
-        // The end of a response whose head was cut is known when the next request comes, and not before.
+        // The end of a response whose head was truncated is known only when the next request arrives.
         let are_cut = view.totals.by_direction * 2 > view.totals.requests;
         view.advice = if are_cut { "headers are truncated: capture more with -s 65535" } else { "" };
         let view = Arc::new(view.clone());
-        self.face.show(std::slice::from_ref(&view), std::slice::from_ref(&view));
+        self.display.show(std::slice::from_ref(&view), std::slice::from_ref(&view));
     }
 }
 
@@ -172,7 +176,7 @@ fn link_of(capture: &Capture) -> LinkType {
     }
 }
 
-fn take_packets(capture: &mut Capture, link: LinkType, device: &str, watch: &mut Watch, sink: &mut Sink<'_>) {
+fn analyse_packets(capture: &mut Capture, link: LinkType, device: &str, watch: &mut Watch, sink: &mut Sink<'_>) {
     while !sink.recorder.as_mut().is_some_and(Recorder::is_full) {
         let Some(block) = capture.next_block() else { return };
         for packet in block.packets() {
@@ -182,35 +186,34 @@ fn take_packets(capture: &mut Capture, link: LinkType, device: &str, watch: &mut
             }
         }
         drop(block);
-        sink.take(watch);
+        sink.collect(watch);
     }
 }
 
-/// Tells the analysis what time it is, and what was lost.
+/// Passes the current capture time and the number of lost packets to the analysis.
 fn count_drops(capture: &Capture, watch: &mut Watch) {
-    let now = settled();
+    let now = complete_until();
     match capture.statistics() {
         Ok(counted) if counted.drops > 0 => watch.handle_capture_drops(now, counted.drops),
         _ => watch.handle_time(now),
     }
 }
 
-/// Up to when every packet has been handed over: a little behind the clock, as those of the last moments are in a
-/// block that is not full.
-fn settled() -> Timestamp {
-    Timestamp::from_nanos(realtime_ns().saturating_sub(BEHIND_NS))
+/// The time up to which all packets were delivered. It is slightly behind the clock: the latest packets are in a block
+/// that is not full.
+fn complete_until() -> Timestamp {
+    Timestamp::from_nanos(realtime_ns().saturating_sub(DELIVERY_DELAY_NS))
 }
 
-/// Bytes of a packet that are captured where nothing else is asked for: nearly every head of a message whole, and no
-/// more of a body than that. With 128 bytes, which no server's head fits into, what is in progress reads too high
-/// (docs/decisions/0011).
+/// Bytes captured of each packet by default: nearly every HTTP head whole, and no more of a body. With 128 bytes, into
+/// which no server's head fits, the number of transactions in progress would be too high (docs/decisions/0011).
 const DEFAULT_SNAPLEN: u32 = 1024;
-/// More than any packet has.
-const WHOLE: u32 = 262_144;
-/// How long to wait for a block before looking at the clock.
-const TURN: Duration = Duration::from_millis(100);
-/// Well above [`RETIRE`].
-const BEHIND_NS: u64 = 200_000_000;
-/// Blocks waited for at the end, at most; there are 16.
-const LAST_TURNS: usize = 64;
-const SECOND: u64 = 1_000_000_000;
+/// A snaplen above the size of any packet.
+const SNAPLEN_WHOLE_PACKET: u32 = 262_144;
+/// How long to wait for a block before the clock is checked.
+const WAIT_TIMEOUT: Duration = Duration::from_millis(100);
+/// Upper bound of the time from a packet's arrival to its delivery: well above [`RETIRE`].
+const DELIVERY_DELAY_NS: u64 = 200_000_000;
+/// Most blocks waited for at the end; the ring has 16.
+const FINAL_BLOCKS_MAX: usize = 64;
+const NANOS_PER_SECOND: u64 = 1_000_000_000;

@@ -1,6 +1,6 @@
-//! Requests as lines of text: Combined Log Format, CSV, JSON lines.
+//! Writes requests as lines of text: Combined Log Format, CSV, JSON lines.
 //!
-//! What packets brought along is escaped: no quote, line break or control character of theirs ends a field.
+//! Text from packets is escaped: no quote, line break or control character in it can end a field.
 
 use std::fmt::{Display, Write as _};
 use std::fs::File;
@@ -16,7 +16,7 @@ use units::Timestamp;
 use super::create;
 use crate::args;
 
-/// The log files that were asked for.
+/// The log files that the command line names.
 pub struct Logs(Vec<Log>);
 
 struct Log {
@@ -29,10 +29,10 @@ struct Log {
 type Line = fn(&mut String, &WireRequest);
 
 impl Logs {
-    /// Creates them.
+    /// Creates the log files.
     ///
     /// # Errors
-    /// One cannot be created.
+    /// A file cannot be created.
     pub fn create(arguments: &args::Watch) -> Result<Logs> {
         let kinds: [(_, &str, Line); 3] = [
             (&arguments.clf, "", combined),
@@ -50,12 +50,12 @@ impl Logs {
         Ok(Logs(logs))
     }
 
-    /// Whether none was asked for.
+    /// Whether the command line names no log file.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Adds requests to each.
+    /// Appends requests to every log file.
     ///
     /// # Errors
     /// A full disk or another failure of the file system.
@@ -71,7 +71,7 @@ impl Logs {
         Ok(())
     }
 
-    /// Hands everything to the kernel.
+    /// Flushes buffered lines to the files.
     ///
     /// # Errors
     /// As for [`Logs::write`].
@@ -80,10 +80,10 @@ impl Logs {
     }
 }
 
-/// Combined Log Format, and behind it the service time in microseconds, as Apache's `%D`. The wire's log has no user. Bytes
-/// include the head, as Apache's `%O`. The time is that of the request's first byte. A request that was not seen is `-`, as
-/// Apache writes it; one whose response was not seen has status 499, as nginx writes it: readers of logs refuse lines without
-/// a number.
+/// Appends a line of Combined Log Format, followed by the service time in microseconds, as Apache's `%D`. The user
+/// field is always `-`. Bytes include the head, as Apache's `%O`. The time is that of the request's first byte. A
+/// request that was not captured is `-`, as Apache writes it. A request without a captured response has status 499, as
+/// nginx writes it: log readers refuse lines without a number.
 fn combined(line: &mut String, request: &WireRequest) {
     let at = request.request_first_at.or(request.response_first_at).unwrap_or(Timestamp::ZERO);
     let _ = write!(line, "{} - - [{}] \"", request.client.ip(), clf_time(at));
@@ -109,9 +109,9 @@ fn combined(line: &mut String, request: &WireRequest) {
 
 fn comma_separated(line: &mut String, request: &WireRequest) {
     let _ = write!(line, "{},{},{},{}", request.connection, request.index, request.client, request.server);
-    let moments =
+    let times =
         [request.request_first_at, request.request_last_at, request.response_first_at, request.response_last_at];
-    for number in moments.map(|moment| moment.map(Timestamp::as_nanos)).into_iter().chain([request.service_time_ns()]) {
+    for number in times.map(|time| time.map(Timestamp::as_nanos)).into_iter().chain([request.service_time_ns()]) {
         line.push(',');
         number.iter().for_each(|number| put(line, number));
     }
@@ -133,16 +133,16 @@ fn comma_separated(line: &mut String, request: &WireRequest) {
 
 fn json_line(line: &mut String, request: &WireRequest) {
     let word = |word: &Option<Arc<[u8]>>| word.as_deref().map(text);
-    let moment = |moment: Option<Timestamp>| moment.map(Timestamp::as_nanos);
+    let nanos = |time: Option<Timestamp>| time.map(Timestamp::as_nanos);
     let value = json!({
         "connection": request.connection,
         "index": request.index,
         "client": request.client.to_string(),
         "server": request.server.to_string(),
-        "request_first_at_ns": moment(request.request_first_at),
-        "request_last_at_ns": moment(request.request_last_at),
-        "response_first_at_ns": moment(request.response_first_at),
-        "response_last_at_ns": moment(request.response_last_at),
+        "request_first_at_ns": nanos(request.request_first_at),
+        "request_last_at_ns": nanos(request.request_last_at),
+        "response_first_at_ns": nanos(request.response_first_at),
+        "response_last_at_ns": nanos(request.response_last_at),
         "service_time_ns": request.service_time_ns(),
         "method": word(&request.method),
         "host": word(&request.host),
@@ -156,12 +156,12 @@ fn json_line(line: &mut String, request: &WireRequest) {
     let _ = writeln!(line, "{value}");
 }
 
-/// Adds to a text, which cannot fail.
+/// Appends a value to a text, which cannot fail.
 fn put(text: &mut String, value: impl Display) {
     let _ = write!(text, "{value}");
 }
 
-/// Text as it is, other bytes as `\xNN`; a backslash too, so that both can be told apart.
+/// Printable text unchanged, other bytes as `\xNN`. A backslash becomes `\x5c`, so that the escapes are unambiguous.
 fn text(word: &[u8]) -> String {
     let mut text = String::with_capacity(word.len());
     for chunk in word.utf8_chunks() {
@@ -179,7 +179,7 @@ fn text(word: &[u8]) -> String {
     text
 }
 
-/// As Apache does inside quotes: `\"` and `\\`, other bytes that are not printable as `\xNN`.
+/// Escapes text inside quotes as Apache does: `\"` and `\\`, bytes that are not printable as `\xNN`.
 fn quoted(line: &mut String, word: &[u8]) {
     for &byte in word {
         match byte {
@@ -196,17 +196,17 @@ fn csv_field(line: &mut String, word: &Option<Arc<[u8]>>) {
     report::export::push_field(line, &text(word));
 }
 
-/// `20/Nov/2026:09:30:05 +0000`.
+/// A time of Combined Log Format: `20/Nov/2026:09:30:05 +0000`.
 fn clf_time(at: Timestamp) -> String {
-    let moment = store::rfc3339(UNIX_EPOCH + Duration::from_nanos(at.as_nanos()));
-    let mut parts = moment.split(['-', 'T', '.']);
+    let rfc3339 = store::rfc3339(UNIX_EPOCH + Duration::from_nanos(at.as_nanos()));
+    let mut parts = rfc3339.split(['-', 'T', '.']);
     let mut part = || parts.next().unwrap_or_default();
     let (year, month, day, time) = (part(), part(), part(), part());
     let month = month.parse().ok().and_then(|month: usize| MONTHS.get(month.wrapping_sub(1))).unwrap_or(&"Jan");
     format!("{day}/{month}/{year}:{time} +0000")
 }
 
-/// nginx's status of a request whose client left without a response.
+/// nginx's status of a request whose client closed the connection before the response.
 const NO_RESPONSE: u16 = 499;
 const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 const CSV_HEAD: &str = "connection,index,client,server,request_first_at_ns,request_last_at_ns,response_first_at_ns,\
@@ -265,10 +265,13 @@ mod tests {
             (json["path"].as_str(), json["service_time_ns"].as_u64()),
             (Some("/a,\"b\"\\x5c\\xff\\x1b"), Some(250_000))
         );
-        assert_eq!(CSV_HEAD.trim().split(',').count(), line(comma_separated, &nothing()).trim().split(',').count());
+        assert_eq!(
+            CSV_HEAD.trim().split(',').count(),
+            line(comma_separated, &uncaptured_request()).trim().split(',').count()
+        );
     }
 
-    fn nothing() -> WireRequest {
+    fn uncaptured_request() -> WireRequest {
         WireRequest {
             request_first_at: None,
             request_last_at: None,
@@ -288,7 +291,7 @@ mod tests {
 
     #[test]
     fn log_has_empty_fields_for_uncaptured_parts() {
-        let line = line(combined, &nothing());
+        let line = line(combined, &uncaptured_request());
         assert!(line.ends_with("\"-\" 499 10400 \"-\" \"-\" -\n"), "{line}");
     }
 }

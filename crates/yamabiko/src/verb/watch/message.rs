@@ -1,4 +1,4 @@
-//! What travels from `watch --to` to `watch --from`: HTTP POSTs of JSON lines, some seconds each.
+//! Messages from `watch --to` to `watch --from`: HTTP POSTs of JSON lines, several seconds each.
 //!
 //! ```text
 //!   POST /v1/series          Authorization: Bearer TOKEN          Content-Type: application/x-ndjson
@@ -6,11 +6,11 @@
 //!   {"index":17, "second":1795167005, "watched_ns":1000000000, ..}                             a line a second
 //! ```
 //!
-//! The head is everything so far, so any one of them is enough to say how things stand; the lines are numbered, so that
-//! one that comes twice is taken once and one that never comes is known to be missing. Readers of a version take
-//! fields that they do not know for news and leave them; a change of meaning gets another version.
+//! The head has the totals since the start, so one head is enough for the current state. The lines are numbered: a
+//! repeated line counts once, and a missing line is noticed. A receiver ignores unknown fields; a change of meaning
+//! gets a new version.
 //!
-//! What comes in is checked before anything is done with it: it may come from anyone who knows the token.
+//! Every received message is checked before use: any client with the token may have sent it.
 
 use schema::document::Host;
 use schema::{CaptureReading, WatchPart, WatchSecond};
@@ -19,74 +19,74 @@ use watch::KINDS_MAX;
 
 use super::view::RttBuckets;
 
-/// The version that is spoken.
+/// Version of the message format.
 pub const SCHEMA: &str = "yamabiko.series/1";
-/// Where it is posted.
+/// Path of the POST request.
 pub const PATH: &str = "/v1/series";
-/// What it is. Not one of the types that a page in a browser may post unasked.
+/// Content type of a message. A page in a browser cannot post this type to another site without a preflight request.
 pub const CONTENT_TYPE: &str = "application/x-ndjson";
-/// Seconds in one message, at most.
+/// Most seconds in one message.
 pub const ROWS_MAX: usize = 120;
-/// Bytes of a message, at most: a row has under 2 KB, the head a little more.
+/// Most bytes of a message: a row has under 2 KB, the head a little more.
 pub const BODY_MAX: usize = 512 * 1024;
 
-/// How things stand at the sender.
+/// First line of a message: identity of the series and its totals.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Head {
     /// [`SCHEMA`].
     pub schema: String,
-    /// Names this watch among all: 32 hexadecimal digits, drawn at its start.
+    /// Identifies the series: 32 random hexadecimal digits.
     pub session: String,
-    /// Name of the host that watches.
+    /// Name of the capturing host.
     pub host: String,
-    /// The machine.
+    /// The capturing machine's hardware and system.
     pub machine: Host,
-    /// When the watch began, in ns since 1970 by the sender's clock.
+    /// Start of the capture, in ns since 1970 by the sender's clock.
     pub started_at_ns: u64,
-    /// How long it has gone on, or went, in ns.
+    /// Duration of the capture so far, in ns.
     pub elapsed_ns: u64,
-    /// Seconds that were given up because nobody took them in time.
+    /// Seconds that the sender dropped because its backlog was full.
     pub lost_seconds: u64,
-    /// Nothing comes after this message; whether Ctrl-C ended the watch early, and what went wrong.
+    /// How the capture ended; set in the last message of the series only.
     pub end: Option<End>,
-    /// Everything since the start.
+    /// Totals since the start.
     pub totals: WatchPart,
-    /// Handshakes since the start.
+    /// RTTs of the handshakes since the start.
     pub rtt: RttBuckets,
 }
 
-/// How a watch ended.
+/// How a capture ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct End {
-    /// Before its time, by Ctrl-C.
+    /// Ctrl-C ended it before its duration was over.
     pub interrupted: bool,
-    /// Why it could not go on.
+    /// The failure that ended it.
     pub failure: Option<String>,
 }
 
 /// One second of the series.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// Its number since the watch began, from 0.
+    /// Number of the second since the start of the capture, from 0.
     pub index: u64,
-    /// What passed.
+    /// Figures of the second.
     #[serde(flatten)]
     pub second: WatchSecond,
 }
 
-/// A message.
+/// A parsed message.
 #[derive(Clone, Debug)]
 pub struct Message {
-    /// Its first line.
+    /// The first line.
     pub head: Head,
-    /// The others.
+    /// The following lines.
     pub rows: Vec<Row>,
 }
 
 /// The body of a message.
 ///
 /// # Errors
-/// None that is known: every type here has a form in JSON.
+/// None is known: every type here has a JSON form.
 pub fn body(head: &Head, rows: &[Row]) -> serde_json::Result<Vec<u8>> {
     let mut body = serde_json::to_vec(head)?;
     body.push(b'\n');
@@ -100,11 +100,11 @@ pub fn body(head: &Head, rows: &[Row]) -> serde_json::Result<Vec<u8>> {
 /// Reads and checks a body.
 ///
 /// # Errors
-/// What is wrong with it, in words for its sender.
+/// The first defect, as a text for the sender.
 pub fn parse(body: &[u8]) -> Result<Message, String> {
     let mut lines = body.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
     let first = lines.next().ok_or("the message is empty")?;
-    // The version before all else: what follows may have changed.
+    // The version is checked first: every other field may differ in another version.
     #[derive(Deserialize)]
     struct Version {
         schema: String,
@@ -136,11 +136,11 @@ fn check_head(head: &Head) -> Result<(), &'static str> {
     let bounds = [
         ("session", head.session.len() == 32 && is_hexadecimal(&head.session)),
         ("host", (1..=255).contains(&head.host.len())),
-        ("started_at_ns", head.started_at_ns <= MOMENT_MAX),
-        ("elapsed_ns", head.elapsed_ns <= MOMENT_MAX),
+        ("started_at_ns", head.started_at_ns <= TIME_MAX_NS),
+        ("elapsed_ns", head.elapsed_ns <= TIME_MAX_NS),
         ("lost_seconds", head.lost_seconds <= COUNT_MAX),
         ("end", head.end.as_ref().and_then(|end| end.failure.as_ref()).is_none_or(|text| text.len() <= 4096)),
-        ("rtt", head.rtt.is_sound()),
+        ("rtt", head.rtt.has_valid_length()),
         ("totals.source", part.source.len() <= 1024),
         ("totals.capture_point", matches!(part.capture_point.as_str(), "server" | "client" | "between")),
         ("totals.status", part.status.len() <= 1000 && part.status.keys().all(|key| key.len() <= 16)),
@@ -149,17 +149,17 @@ fn check_head(head: &Head) -> Result<(), &'static str> {
             part.connections.states.len() <= 32 && part.connections.states.keys().all(|key| key.len() <= 16),
         ),
     ];
-    if part.capture.as_ref().is_some_and(|capture| !is_sound(capture)) {
+    if part.capture.as_ref().is_some_and(|capture| !is_valid(capture)) {
         return Err("totals.capture");
     }
-    match bounds.into_iter().find(|(_, holds)| !holds) {
+    match bounds.into_iter().find(|(_, is_within)| !is_within) {
         Some((what, _)) => Err(what),
         None => Ok(()),
     }
 }
 
-/// Whether names and lists are such as a watch sends.
-fn is_sound(capture: &CaptureReading) -> bool {
+/// Whether names and lists are at most as long as a sender makes them.
+fn is_valid(capture: &CaptureReading) -> bool {
     capture.tunnels.len() <= 32
         && capture.tunnels.keys().all(|name| name.len() <= 32)
         && capture.not_analyzed.len() <= KINDS_MAX + 1
@@ -199,10 +199,10 @@ fn check_second(second: &WatchSecond) -> Result<(), &'static str> {
     if second.watched_ns > 1_000_000_000 { Err("watched_ns") } else { Ok(()) }
 }
 
-/// No count of a second comes near it, and sums of many stay exact and do not overflow.
+/// Upper bound of every count: far above any real count of a second, and sums of many stay exact and do not overflow.
 const COUNT_MAX: u64 = 1 << 48;
-/// The year 2500.
-const MOMENT_MAX: u64 = 16_725_225_600_000_000_000;
+/// The year 2500, in ns since 1970.
+const TIME_MAX_NS: u64 = 16_725_225_600_000_000_000;
 
 #[cfg(test)]
 pub mod tests {

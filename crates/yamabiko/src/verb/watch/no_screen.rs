@@ -1,4 +1,4 @@
-//! The screen of a build without the feature `tui`: there is none, and figures come as a line a second.
+//! Stands in for the live screen in a build without the feature `tui`, which prints a line a second instead.
 
 use std::io;
 use std::sync::Arc;

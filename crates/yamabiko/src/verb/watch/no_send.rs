@@ -1,4 +1,4 @@
-//! The sender of a build without the feature `web`: there is none.
+//! Stands in for the sender in a build without the feature `web`, which cannot send.
 
 use anyhow::{Error, Result};
 use schema::WatchSecond;

@@ -1,13 +1,13 @@
-//! Packets into a pcapng file, by a thread of its own.
+//! Writes packets into a pcapng file on a separate thread.
 //!
 //! ```text
 //!   packets --> chunk of whole blocks --> queue of 8 --> thread: write(2)
 //! ```
 //!
-//! While the queue is full ([`Recorder::is_full`]) no more packets are to be taken from their source: for a live capture
-//! the kernel's ring then fills, and what finds no room in it is counted as lost by the capture, in the figures and in
-//! the file. Memory stays at the queue's and a block of the ring.
-//! A file that cannot be written on is cut after its last whole block, so that it stays readable.
+//! While the queue is full ([`Recorder::is_full`]) the caller must not read more packets from their source. For a live
+//! capture the kernel's ring then fills, and packets beyond it count as lost by the capture, in the figures and in the
+//! file. Memory is bounded by the queue and a block of the ring. After a failure to write, the file is truncated after
+//! its last whole block, so that it stays readable.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -38,20 +38,21 @@ pub struct Recorder<'a> {
     packets: u64,
     last_at: Timestamp,
     failure: Option<anyhow::Error>,
-    is_told: bool,
+    /// Whether `second_passed` has returned the failure.
+    is_failure_reported: bool,
 }
 
 impl<'a> Recorder<'a> {
-    /// Creates the file. `snap_length` is the most bytes kept of a packet, 0 if that is not known.
+    /// Creates the file. `snap_length` is the most bytes captured of a packet, 0 if unknown.
     ///
     /// # Errors
-    /// It cannot be created, or is a pipe that nobody reads.
+    /// The file cannot be created, or is a pipe without a reader.
     pub fn create(path: &Path, snap_length: u32, interrupts: &'a Interrupts) -> Result<Recorder<'a>> {
         let name = path.display().to_string();
         let file = open(path).with_context(|| format!("creating {name}"))?;
-        let (chunks, queue) = sync_channel(QUEUE);
+        let (chunks, queue) = sync_channel(QUEUED_CHUNKS_MAX);
         let thread = thread::Builder::new().name("pcapng".into()).spawn(move || write_chunks(file, &queue))?;
-        let mut chunk = Vec::with_capacity(CHUNK + CHUNK / 4);
+        let mut chunk = Vec::with_capacity(CHUNK_BYTES + CHUNK_BYTES / 4);
         write::section(&mut chunk, concat!("yamabiko ", env!("CARGO_PKG_VERSION")));
         Ok(Recorder {
             name,
@@ -64,17 +65,17 @@ impl<'a> Recorder<'a> {
             packets: 0,
             last_at: Timestamp::ZERO,
             failure: None,
-            is_told: false,
+            is_failure_reported: false,
         })
     }
 
-    /// Describes an interface that packets may come from, so that it is in the file even if none does.
+    /// Describes a capturing interface, so that it is in the file even without packets. Returns its index.
     pub fn interface(&mut self, link: LinkType, device: &str) -> u32 {
         if let Some(at) = self.interfaces.iter().position(|(known, name)| *known == link && name == device) {
             return at as u32;
         }
-        // A file may name any number of devices; beyond this many their names are left out.
-        let device = if self.interfaces.len() < INTERFACES { device } else { "" };
+        // A capture file may name any number of devices; beyond INTERFACES_MAX their names are omitted.
+        let device = if self.interfaces.len() < INTERFACES_MAX { device } else { "" };
         if device.is_empty()
             && let Some(at) = self.interfaces.iter().position(|(known, name)| *known == link && name.is_empty())
         {
@@ -95,43 +96,43 @@ impl<'a> Recorder<'a> {
         write::packet(&mut self.chunk, index, at, bytes, original_length);
         self.packets += 1;
         self.last_at = self.last_at.max(at);
-        if self.chunk.len() >= CHUNK {
+        if self.chunk.len() >= CHUNK_BYTES {
             self.offer();
         }
     }
 
-    /// Whether the file does not keep up.
+    /// Whether the file is written more slowly than packets arrive: the queue is full.
     pub fn is_full(&mut self) -> bool {
-        if self.chunk.len() >= CHUNK {
+        if self.chunk.len() >= CHUNK_BYTES {
             self.offer();
         }
-        self.chunk.len() >= CHUNK
+        self.chunk.len() >= CHUNK_BYTES
     }
 
-    /// Waits until there is room. After Ctrl-C only for a while: a pipe may never be read again.
-    pub fn wait_for_room(&mut self) {
+    /// Waits until the queue is no longer full. After Ctrl-C at most [`WRITE_TIMEOUT`]: a pipe may never be read again.
+    pub fn wait_for_space(&mut self) {
         let mut timeout = WRITE_TIMEOUT;
-        while self.is_full() && self.is_worth_waiting(&mut timeout) {}
+        while self.is_full() && self.wait_unless_timed_out(&mut timeout) {}
     }
 
-    /// Hands on what has come, as far as there is room: what a crash can cost is what came since. Gives the first
-    /// failure once.
+    /// Queues the packets so far, unless the queue is full: a crash loses only later packets. Returns the first
+    /// failure, once.
     pub fn second_passed(&mut self) -> Option<String> {
         if !self.chunk.is_empty() {
             self.offer();
         }
-        if std::mem::replace(&mut self.is_told, self.failure.is_some()) {
+        if std::mem::replace(&mut self.is_failure_reported, self.failure.is_some()) {
             return None;
         }
         self.failure.as_ref().map(|failure| format!("{failure:#}; the capture continues without this file"))
     }
 
-    /// Packets written or about to be.
+    /// Number of packets written or queued.
     pub fn packets(&self) -> u64 {
         self.packets
     }
 
-    /// Ends the file with what the capture lost, `drops` packets.
+    /// Ends the file with a statistics block: the capture lost `drops` packets and ended at `at`.
     ///
     /// # Errors
     /// Something could not be written.
@@ -143,34 +144,34 @@ impl<'a> Recorder<'a> {
             write::statistics(&mut self.chunk, 0, at.max(self.last_at), drops);
             let mut timeout = WRITE_TIMEOUT;
             self.offer();
-            while !self.chunk.is_empty() && self.is_worth_waiting(&mut timeout) {
+            while !self.chunk.is_empty() && self.wait_unless_timed_out(&mut timeout) {
                 self.offer();
             }
         }
         self.chunks = None;
         if self.failure.is_none() && self.ends_in_time() {
-            self.fail_if_failed();
+            self.take_thread_result();
         }
         self.failure.map_or(Ok(()), Err)
     }
 
-    /// Gives the chunk to the thread, if it takes one now.
+    /// Queues the chunk for the thread, unless the queue is full.
     fn offer(&mut self) {
         let Some(chunks) = &self.chunks else { return self.chunk.clear() };
         match chunks.try_send(std::mem::take(&mut self.chunk)) {
-            Ok(()) => self.chunk.reserve(CHUNK + CHUNK / 4),
+            Ok(()) => self.chunk.reserve(CHUNK_BYTES + CHUNK_BYTES / 4),
             Err(TrySendError::Full(chunk)) => self.chunk = chunk,
             Err(TrySendError::Disconnected(_)) => self.fail(),
         }
     }
 
-    /// Waits a little. False, and a failure, when the user wants to end and has waited long enough.
-    fn is_worth_waiting(&mut self, timeout: &mut Duration) -> bool {
-        self.interrupts.wait(NAP);
+    /// Waits for [`QUEUE_POLL_INTERVAL`]. False, with a failure set, once `timeout` has passed after Ctrl-C.
+    fn wait_unless_timed_out(&mut self, timeout: &mut Duration) -> bool {
+        self.interrupts.wait(QUEUE_POLL_INTERVAL);
         if self.interrupts.count() > 0 {
-            *timeout = timeout.saturating_sub(NAP);
+            *timeout = timeout.saturating_sub(QUEUE_POLL_INTERVAL);
             if timeout.is_zero() || self.interrupts.count() > 1 {
-                let error = io::Error::new(ErrorKind::TimedOut, "it takes nothing any more");
+                let error = io::Error::new(ErrorKind::TimedOut, "the reader or device accepts no more data");
                 self.failure = Some(anyhow::Error::from(error).context(format!("writing {}", self.name)));
                 (self.chunks, self.chunk) = (None, Vec::new());
                 return false;
@@ -179,11 +180,11 @@ impl<'a> Recorder<'a> {
         true
     }
 
-    /// Waits for the thread to write what is queued.
+    /// Waits until the thread has written the queue. False if it does not in time.
     fn ends_in_time(&mut self) -> bool {
         let mut timeout = WRITE_TIMEOUT;
         while self.thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
-            if !self.is_worth_waiting(&mut timeout) {
+            if !self.wait_unless_timed_out(&mut timeout) {
                 return false;
             }
         }
@@ -192,10 +193,10 @@ impl<'a> Recorder<'a> {
 
     fn fail(&mut self) {
         (self.chunks, self.chunk) = (None, Vec::new());
-        self.fail_if_failed();
+        self.take_thread_result();
     }
 
-    fn fail_if_failed(&mut self) {
+    fn take_thread_result(&mut self) {
         let what = format!("writing {}", self.name);
         self.failure = match self.thread.take().map(JoinHandle::join) {
             None | Some(Ok(Ok(()))) => None,
@@ -205,7 +206,7 @@ impl<'a> Recorder<'a> {
     }
 }
 
-/// A pipe is opened without waiting for its reader, and written to without waiting, so that Ctrl-C always works.
+/// Opens the output. A pipe is opened and written without blocking, so that Ctrl-C always works.
 fn open(path: &Path) -> Result<File> {
     let is_pipe = path.metadata().is_ok_and(|metadata| metadata.file_type().is_fifo());
     let mut options = OpenOptions::new();
@@ -221,13 +222,13 @@ fn open(path: &Path) -> Result<File> {
     })
 }
 
-/// Writes until the sender is gone. After a failure a file is cut to whole blocks.
+/// Writes chunks until the queue's sender is dropped. After a failure a regular file is truncated to whole blocks.
 fn write_chunks(mut file: File, queue: &Receiver<Vec<u8>>) -> io::Result<()> {
     let mut whole = 0;
     while let Ok(chunk) = queue.recv() {
         if let Err(error) = write_all(&mut file, &chunk) {
             if file.metadata().is_ok_and(|metadata| metadata.is_file()) {
-                // The failure to write is what is told.
+                // Only the failure to write is reported.
                 let _ = file.set_len(whole);
             }
             return Err(error);
@@ -244,8 +245,8 @@ fn write_all(file: &mut File, mut bytes: &[u8]) -> io::Result<()> {
             Ok(written) => bytes = &bytes[written..],
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                let mut room = [PollFd::new(file.as_fd(), PollFlags::POLLOUT)];
-                poll(&mut room, PollTimeout::NONE)?;
+                let mut writable = [PollFd::new(file.as_fd(), PollFlags::POLLOUT)];
+                poll(&mut writable, PollTimeout::NONE)?;
             }
             Err(error) => return Err(error),
         }
@@ -253,13 +254,13 @@ fn write_all(file: &mut File, mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Bytes handed to the thread at once.
-const CHUNK: usize = 1 << 20;
-/// Chunks that wait for the thread.
-const QUEUE: usize = 8;
-/// Between two looks whether there is room.
-const NAP: Duration = Duration::from_millis(5);
-/// How long a file may take nothing once the user wants to end.
+/// Bytes of a chunk from which it is queued.
+const CHUNK_BYTES: usize = 1 << 20;
+/// Most chunks that wait for the thread.
+const QUEUED_CHUNKS_MAX: usize = 8;
+/// Time between two checks whether the queue has space.
+const QUEUE_POLL_INTERVAL: Duration = Duration::from_millis(5);
+/// How long writing may block after Ctrl-C.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(3);
-/// Interfaces described with their names.
-const INTERFACES: usize = 256;
+/// Most interfaces that are described with their names.
+const INTERFACES_MAX: usize = 256;

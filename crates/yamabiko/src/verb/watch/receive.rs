@@ -1,12 +1,12 @@
-//! `--from`: receives the series that other hosts send, shows and keeps them.
+//! `--from`: receives the series that other hosts send, shows and stores them.
 //!
 //! ```text
-//!   senders --HTTP--> listening thread: token, bounds, parse --> events (bounded) --> here: one series a sender
+//!   senders --HTTP--> listening thread: token, limits, parse --> events (bounded) --> this thread: a series per sender
 //!                                                                                      view, Parquet, document
 //! ```
 //!
-//! A series ends with its sender's word, or when its sender has not been heard of for longer than it would keep
-//! trying. What was received is kept whatever happens.
+//! A series ends with its sender's last message, or when its sender was silent for longer than it would retry. Received
+//! seconds are stored however a series ends.
 
 mod http;
 mod series;
@@ -24,12 +24,12 @@ use serde_json::json;
 use sys::clock::Clock;
 use sys::signal::Interrupts;
 
-use super::face::Face;
+use super::display::Display;
 use super::message::Message;
 use super::view::View;
 use crate::args;
 use crate::exit::{self, Exit};
-use crate::live_child::Live;
+use crate::live_child::LivePage;
 use crate::terminal;
 use crate::token::Token;
 use crate::verb::bench::print;
@@ -37,45 +37,45 @@ use http::{Event, Listener};
 use series::Series;
 use sessions::Sessions;
 
-/// Receives until the duration is over or Ctrl-C.
-pub fn run(arguments: &args::Watch, address: SocketAddr, interrupts: &Interrupts, page: &Live) -> Result<Exit> {
+/// Receives until the duration is over or until Ctrl-C.
+pub fn run(arguments: &args::Watch, address: SocketAddr, interrupts: &Interrupts, page: &LivePage) -> Result<Exit> {
     let token = Token::find(arguments.token_file.as_deref())?;
     if token.is_none() && !address.ip().is_loopback() {
         bail!("{address} is reachable from other hosts, which needs a token (--token-file, or YAMABIKO_TOKEN)");
     }
-    let (events, incoming) = sync_channel(EVENTS);
+    let (events, incoming) = sync_channel(EVENT_QUEUE_MAX);
     let guard = if token.is_some() { "with the token" } else { "from this host, without a token" };
-    let sessions = Sessions::new(SERIES);
+    let sessions = Sessions::new(CONCURRENT_SERIES_MAX);
     let listener = Listener::start(address, token, events, sessions.clone())?;
     let address = listener.address();
     let waiting = format!("listening on {address} for `watch --to http://{address}` {guard} (Ctrl-C ends it)");
-    let mut room = Room {
+    let mut collector = Collector {
         arguments,
         page,
         clock: Clock::start(),
-        face: Face::open(arguments.json, arguments.plain, waiting),
+        display: Display::open(arguments.json, arguments.plain, waiting),
         series: Vec::new(),
         sessions,
         ended: Vec::new(),
         documents: Vec::new(),
         failure: None,
         refused: 0,
-        told: 0,
-        told_at: 0.0,
-        left_out: 0,
+        refused_reported: 0,
+        refused_reported_at_s: 0.0,
+        not_shown: 0,
     };
-    let outcome = room.receive(&incoming, interrupts);
-    // Whoever is turned away from here on comes again elsewhere, or says that it was. What was taken is kept.
+    let outcome = collector.receive(&incoming, interrupts);
+    // A sender refused from here on retries or reports the refusal itself. Messages accepted before are stored.
     drop(listener);
-    room.drain(&incoming);
-    while !room.series.is_empty() {
-        room.end(0);
+    collector.drain(&incoming);
+    while !collector.series.is_empty() {
+        collector.end_series(0);
     }
-    let Room { face, documents, left_out, failure, .. } = room;
-    face.close();
+    let Collector { display, documents, not_shown, failure, .. } = collector;
+    display.close();
     show(&documents, arguments.json)?;
-    if left_out > 0 {
-        terminal::say(format_args!("{left_out} more series are stored, not shown"));
+    if not_shown > 0 {
+        terminal::print_message(format_args!("{not_shown} more series are stored, not shown"));
     }
     outcome?;
     if let Some(failure) = failure {
@@ -93,34 +93,37 @@ fn show(documents: &[WatchDocument], json: bool) -> Result<()> {
     documents.iter().try_for_each(|document| super::show(document, false))
 }
 
-/// The series at hand, and what is seen of them.
-struct Room<'a> {
+/// The series being received, and their display.
+struct Collector<'a> {
     arguments: &'a args::Watch,
-    /// Where the series that came last is seen, too.
-    page: &'a Live,
+    /// The live page, which shows the series that began last.
+    page: &'a LivePage,
     clock: Clock,
-    face: Face,
+    display: Display,
     series: Vec<Series>,
-    /// Which of them hold a place.
+    /// Limits concurrent and new sessions.
     sessions: Sessions,
-    /// Sessions that ended: their last message may come again.
+    /// The latest sessions that ended: their last message may be repeated.
     ended: Vec<String>,
     documents: Vec<WatchDocument>,
-    /// The first that something could not be kept with.
+    /// The first failure to store a series.
     failure: Option<anyhow::Error>,
+    /// Refused requests.
     refused: u64,
-    /// Of them, told; and when.
-    told: u64,
-    told_at: f64,
-    left_out: u64,
+    /// Refused requests that the messages have reported.
+    refused_reported: u64,
+    /// When a message last reported refused requests, in seconds of the run's clock.
+    refused_reported_at_s: f64,
+    /// Ended series beyond [`PRINTED_DOCUMENTS_MAX`].
+    not_shown: u64,
 }
 
-impl Room<'_> {
+impl Collector<'_> {
     fn receive(&mut self, incoming: &Receiver<Event>, interrupts: &Interrupts) -> Result<()> {
         let mut second = 0;
         loop {
-            match incoming.recv_timeout(TURN) {
-                Ok(Event::Message(message)) => self.take(*message),
+            match incoming.recv_timeout(EVENT_TIMEOUT) {
+                Ok(Event::Message(message)) => self.handle_message(*message),
                 Ok(Event::Refused(peer, why)) => self.refuse(peer, &why),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => bail!("the listening thread failed"),
@@ -130,23 +133,23 @@ impl Room<'_> {
                 second = elapsed_s as u64;
                 self.second_passed(elapsed_s);
             }
-            let over = self.arguments.duration.is_some_and(|duration| elapsed_s >= duration.as_secs_f64());
-            if over || interrupts.count() > 0 {
+            let is_over = self.arguments.duration.is_some_and(|duration| elapsed_s >= duration.as_secs_f64());
+            if is_over || interrupts.count() > 0 {
                 return Ok(());
             }
         }
     }
 
-    /// What had been taken when the end came.
+    /// Handles the messages that were accepted before the end.
     fn drain(&mut self, incoming: &Receiver<Event>) {
         while let Ok(event) = incoming.try_recv() {
             if let Event::Message(message) = event {
-                self.take(*message);
+                self.handle_message(*message);
             }
         }
     }
 
-    fn take(&mut self, message: Message) {
+    fn handle_message(&mut self, message: Message) {
         let now_s = self.clock.now().as_secs_f64();
         let session = &message.head.session;
         if self.ended.contains(session) {
@@ -157,8 +160,8 @@ impl Room<'_> {
             Some(at) => at,
             None => {
                 let series = Series::begin(&message.head, self.arguments);
-                if let Some(text) = series.trouble() {
-                    self.face.note(&text);
+                if let Some(text) = series.storage_failure() {
+                    self.display.note(&text);
                 }
                 if let Some(dir) = series.dir() {
                     self.page.show(dir);
@@ -168,90 +171,91 @@ impl Room<'_> {
             }
         };
         let series = &mut self.series[at];
-        let is_fresh = series.take(message, now_s);
+        let has_new_seconds = series.handle_message(message, now_s);
         let view = Arc::new(series.view(now_s));
         if series.has_ended() {
-            self.end(at);
+            self.end_series(at);
         }
-        if is_fresh {
+        if has_new_seconds {
             let views = self.views(now_s);
-            self.face.show(&views, &[view]);
+            self.display.show(&views, &[view]);
         }
     }
 
     fn second_passed(&mut self, now_s: f64) {
-        while let Some(at) = self.series.iter().position(|series| series.is_given_up(now_s)) {
-            self.end(at);
+        while let Some(at) = self.series.iter().position(|series| series.is_abandoned(now_s)) {
+            self.end_series(at);
         }
         for series in &mut self.series {
             if let Some(text) = series.second_passed() {
-                self.face.note(&text);
+                self.display.note(&text);
             }
         }
-        self.tell_refused(now_s);
+        self.report_refused(now_s);
         let views = self.views(now_s);
-        self.face.show(&views, &[]);
+        self.display.show(&views, &[]);
     }
 
     fn views(&self, now_s: f64) -> Vec<Arc<View>> {
         self.series.iter().map(|series| Arc::new(series.view(now_s))).collect()
     }
 
-    fn end(&mut self, at: usize) {
+    fn end_series(&mut self, at: usize) {
         let series = self.series.remove(at);
-        if self.ended.len() == ENDED {
+        if self.ended.len() == ENDED_SESSIONS_MAX {
             self.ended.remove(0);
         }
         self.sessions.end(series.session());
         self.ended.push(series.session().to_owned());
         let (document, failure) = series.finish();
         let source = plain(&document.watch.source);
-        self.face.note(&format!("the series of {source} has ended{}", kept(&document)));
+        self.display.note(&format!("the series of {source} has ended{}", stored_as(&document)));
         if let Some(failure) = failure {
             self.failure.get_or_insert(failure.context(source));
         }
-        if self.documents.len() < DOCUMENTS {
+        if self.documents.len() < PRINTED_DOCUMENTS_MAX {
             self.documents.push(document);
         } else {
-            self.left_out += 1;
+            self.not_shown += 1;
         }
     }
 
-    /// At most one line a second, however many knock.
+    /// Counts a refused request and reports it, with at most one message a second.
     fn refuse(&mut self, peer: SocketAddr, why: &str) {
         self.refused += 1;
         let now_s = self.clock.now().as_secs_f64();
-        if self.told == 0 || now_s - self.told_at >= 1.0 {
-            (self.told, self.told_at) = (self.refused, now_s);
-            self.face.note(&format!("refused {peer}: {} ({} refused in all)", plain(why), self.refused));
+        if self.refused_reported == 0 || now_s - self.refused_reported_at_s >= 1.0 {
+            (self.refused_reported, self.refused_reported_at_s) = (self.refused, now_s);
+            self.display.note(&format!("refused {peer}: {} ({} refused in all)", plain(why), self.refused));
         }
     }
 
-    /// Those that were not told when they came.
-    fn tell_refused(&mut self, now_s: f64) {
-        if self.refused > self.told && now_s - self.told_at >= 1.0 {
-            let more = self.refused - self.told;
-            (self.told, self.told_at) = (self.refused, now_s);
-            self.face.note(&format!("refused {more} more ({} in all)", self.refused));
+    /// Reports the refused requests that no message has reported yet.
+    fn report_refused(&mut self, now_s: f64) {
+        if self.refused > self.refused_reported && now_s - self.refused_reported_at_s >= 1.0 {
+            let more = self.refused - self.refused_reported;
+            (self.refused_reported, self.refused_reported_at_s) = (self.refused, now_s);
+            self.display.note(&format!("refused {more} more ({} in all)", self.refused));
         }
     }
 }
 
-fn kept(document: &WatchDocument) -> String {
+fn stored_as(document: &WatchDocument) -> String {
     if document.run.id.is_empty() { String::new() } else { format!(", stored as {}", document.run.id) }
 }
 
-/// What an ending says of a sender that went away.
-fn silent() -> anyhow::Error {
+/// The failure of a series whose sender disappeared.
+fn sender_disappeared() -> anyhow::Error {
     anyhow!("its sender disappeared without ending the series")
 }
 
-/// Events that wait, at most: with messages of half a megabyte, 32 MB.
-const EVENTS: usize = 64;
-/// Series at once.
-const SERIES: usize = 64;
-/// Sessions remembered after their end.
-const ENDED: usize = 256;
-/// Documents printed at the end.
-const DOCUMENTS: usize = 256;
-const TURN: Duration = Duration::from_millis(100);
+/// Most events that wait: with messages of half a megabyte, 32 MB.
+const EVENT_QUEUE_MAX: usize = 64;
+/// Most series received concurrently.
+const CONCURRENT_SERIES_MAX: usize = 64;
+/// Most ended sessions that are remembered.
+const ENDED_SESSIONS_MAX: usize = 256;
+/// Most documents printed at the end.
+const PRINTED_DOCUMENTS_MAX: usize = 256;
+/// How long to wait for an event before the clock is checked.
+const EVENT_TIMEOUT: Duration = Duration::from_millis(100);

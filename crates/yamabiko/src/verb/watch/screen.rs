@@ -1,12 +1,12 @@
-//! The live screen: a thread that owns the terminal, so that a slow one never holds up the capture.
+//! The live screen: a thread draws on the terminal, so that a slow terminal never delays the capture.
 //!
 //! ```text
-//!   watching thread -- Screen::show, Screen::note --> state (the latest only) --> this thread: draw, keys
-//!         ^------------ SIGINT ---------- q, Ctrl-C <--------------------------------'
+//!   capturing thread -- Screen::show, Screen::note --> state (the latest only) --> screen thread: draw, keys
+//!         ^------------ SIGINT ---------- q, Ctrl-C <---------------------------------'
 //! ```
 //!
-//! The terminal is given back on every way out: when the screen is closed or dropped, and by the panic hook before a
-//! panic's message is printed. A signal that asks to end is seen by the watching thread, which closes the screen.
+//! The terminal is restored on every exit: when the screen is dropped, and by the panic hook before a panic's message
+//! is printed. The capturing thread handles SIGINT and SIGTERM and closes the screen.
 
 mod draw;
 mod plot;
@@ -28,7 +28,7 @@ use ratatui::crossterm::{cursor, execute};
 
 use super::view::View;
 use crate::terminal;
-use draw::{Look, Picture};
+use draw::{Capabilities, Picture};
 
 /// An open screen.
 pub struct Screen {
@@ -40,15 +40,15 @@ pub struct Screen {
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
-    /// The screen is to be closed.
-    closes: AtomicBool,
+    /// The screen is being closed.
+    is_closing: AtomicBool,
 }
 
 #[derive(Default)]
 struct State {
     views: Vec<Arc<View>>,
     note: String,
-    /// Turns until the note goes.
+    /// Turns of the screen thread until the note disappears.
     note_turns: u32,
     waiting: String,
     is_new: bool,
@@ -65,48 +65,48 @@ impl State {
 }
 
 impl Screen {
-    /// Takes the terminal over. `waiting` is shown until there is a view.
+    /// Sets up the terminal and starts the screen thread. `waiting` is shown until there is a view.
     ///
     /// # Errors
     /// The terminal cannot be set up, or no thread can be started.
     pub fn open(waiting: String) -> io::Result<Screen> {
         let shared = Arc::new(Shared::default());
         *state(&shared) = State { waiting, is_new: true, ..State::default() };
-        let look = terminal::style();
-        let look = Look { color: look.color, unicode: look.unicode };
-        give_back_on_panic();
+        let style = terminal::style();
+        let capabilities = Capabilities { color: style.color, unicode: style.unicode };
+        restore_on_panic();
         enable_raw_mode()?;
-        IS_TAKEN.store(true, Ordering::SeqCst);
+        IS_SET_UP.store(true, Ordering::SeqCst);
         let (alive, ended) = channel();
-        let theirs = shared.clone();
+        let thread_shared = shared.clone();
         let started = execute!(io::stdout(), EnterAlternateScreen, cursor::Hide).and_then(|()| {
             thread::Builder::new().name("screen".into()).spawn(move || {
-                // A terminal that is gone cannot be told anything; the watch goes on without it.
-                let _ = keep(&theirs, look, alive);
-                give_back();
+                // An error means that the terminal was closed; the capture continues without it.
+                let _ = run_screen(&thread_shared, capabilities, alive);
+                restore_terminal();
             })
         });
         match started {
             Ok(_) => Ok(Screen { shared, ended }),
             Err(error) => {
-                give_back();
+                restore_terminal();
                 Err(error)
             }
         }
     }
 
-    /// Whether the terminal still takes what is drawn.
+    /// Whether the screen thread still draws: the terminal has not failed.
     pub fn is_alive(&self) -> bool {
         !matches!(self.ended.try_recv(), Err(TryRecvError::Disconnected))
     }
 
-    /// Shows these watches from now on; one at a time, if there are several.
+    /// Replaces the views. One of them is shown at a time.
     pub fn show(&self, views: Vec<Arc<View>>) {
         let mut state = state(&self.shared);
         (state.views, state.is_new) = (views, true);
     }
 
-    /// Shows a message for a while, or until the next.
+    /// Shows a message for ten seconds, or until the next message.
     pub fn note(&self, text: &str) {
         let mut state = state(&self.shared);
         (state.note, state.note_turns, state.is_new) = (text.to_owned(), NOTE_TURNS, true);
@@ -114,25 +114,25 @@ impl Screen {
 }
 
 impl Drop for Screen {
-    /// Gives the terminal back. One that takes nothing (Ctrl-S) is waited for a little, and then left.
+    /// Restores the terminal. If the screen thread is blocked (Ctrl-S), this waits at most [`CLOSE_TIMEOUT`] for it.
     fn drop(&mut self) {
-        self.shared.closes.store(true, Ordering::SeqCst);
-        if let Err(RecvTimeoutError::Timeout) = self.ended.recv_timeout(PATIENCE) {
-            give_back();
+        self.shared.is_closing.store(true, Ordering::SeqCst);
+        if let Err(RecvTimeoutError::Timeout) = self.ended.recv_timeout(CLOSE_TIMEOUT) {
+            restore_terminal();
         }
     }
 }
 
-/// Draws and listens until the screen is closed. `_alive` tells by its end that this has ended, after `give_back`.
-fn keep(shared: &Shared, look: Look, _alive: Sender<()>) -> io::Result<()> {
-    let _given_back = GivenBack;
+/// Draws and reads keys until the screen is closed. Dropping `_alive`, after `restore_terminal`, signals the end.
+fn run_screen(shared: &Shared, capabilities: Capabilities, _alive: Sender<()>) -> io::Result<()> {
+    let _restore = RestoreOnDrop;
     let mut terminal = Terminal::new(CrosstermBackend::new(io::stdout()))?;
     let mut shown = 0;
-    while !shared.closes.load(Ordering::SeqCst) && IS_TAKEN.load(Ordering::SeqCst) {
+    while !shared.is_closing.load(Ordering::SeqCst) && IS_SET_UP.load(Ordering::SeqCst) {
         let mut is_new = false;
-        if event::poll(TURN)? {
+        if event::poll(POLL_TIMEOUT)? {
             match event::read()? {
-                Event::Key(key) => is_new = take_key(key, shared, &mut shown),
+                Event::Key(key) => is_new = handle_key(key, shared, &mut shown),
                 Event::Resize(..) => is_new = true,
                 _ => {}
             }
@@ -146,7 +146,7 @@ fn keep(shared: &Shared, look: Look, _alive: Sender<()>) -> io::Result<()> {
             (state.views.clone(), state.note.clone(), state.waiting.clone())
         };
         shown %= views.len().max(1);
-        draw(&mut terminal, &views, shown, &note, &waiting, look)?;
+        draw(&mut terminal, &views, shown, &note, &waiting, capabilities)?;
     }
     Ok(())
 }
@@ -157,22 +157,22 @@ fn draw(
     shown: usize,
     note: &str,
     waiting: &str,
-    look: Look,
+    capabilities: Capabilities,
 ) -> io::Result<()> {
     let view = views.get(shown).map(|view| &**view);
-    let picture = Picture { view, place: (shown + 1, views.len()), note, waiting };
-    terminal.draw(|frame| draw::draw(frame, &picture, look)).map(drop)
+    let picture = Picture { view, position: (shown + 1, views.len()), note, waiting };
+    terminal.draw(|frame| draw::draw(frame, &picture, capabilities)).map(drop)
 }
 
-/// True when another watch is to be shown.
-fn take_key(key: KeyEvent, shared: &Shared, shown: &mut usize) -> bool {
+/// Handles a key. True if the screen must be redrawn.
+fn handle_key(key: KeyEvent, shared: &Shared, shown: &mut usize) -> bool {
     if key.kind == KeyEventKind::Release {
         return false;
     }
     let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
     match key.code {
-        KeyCode::Char('c') if is_control => ask_to_end(),
-        KeyCode::Char('q' | 'Q') => ask_to_end(),
+        KeyCode::Char('c') if is_control => raise_interrupt(),
+        KeyCode::Char('q' | 'Q') => raise_interrupt(),
         KeyCode::Tab | KeyCode::Right | KeyCode::Down => {
             *shown += 1;
             return true;
@@ -187,8 +187,8 @@ fn take_key(key: KeyEvent, shared: &Shared, shown: &mut usize) -> bool {
     false
 }
 
-/// As Ctrl-C does where the terminal still turns it into a signal: whoever waits for anything hears of it.
-fn ask_to_end() {
+/// Sends SIGINT to this process: in raw mode the terminal no longer turns Ctrl-C into the signal.
+fn raise_interrupt() {
     // Raising a signal that is handled cannot fail.
     let _ = raise(Signal::SIGINT);
 }
@@ -197,46 +197,46 @@ fn state(shared: &Shared) -> MutexGuard<'_, State> {
     shared.state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A panic's message is for the terminal as it was.
-fn give_back_on_panic() {
+/// Installs a panic hook that restores the terminal before the panic's message is printed.
+fn restore_on_panic() {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         let before = panic::take_hook();
-        panic::set_hook(Box::new(move |told| {
-            give_back();
-            before(told);
+        panic::set_hook(Box::new(move |info| {
+            restore_terminal();
+            before(info);
         }));
     });
 }
 
-/// Gives the terminal back as it was, once; may be called from anywhere.
-fn give_back() {
-    if IS_TAKEN.swap(false, Ordering::SeqCst) {
+/// Restores the terminal, once; may be called from any thread.
+fn restore_terminal() {
+    if IS_SET_UP.swap(false, Ordering::SeqCst) {
         let mut stdout = io::stdout();
-        // There is nobody to tell if it fails.
+        // A failure cannot be reported: the terminal is gone.
         let _ = execute!(stdout, LeaveAlternateScreen, cursor::Show);
         let _ = stdout.flush();
         let _ = disable_raw_mode();
     }
 }
 
-/// Gives the terminal back before the thread is seen to have ended.
-struct GivenBack;
+/// Restores the terminal when dropped, before the end of the thread is signalled.
+struct RestoreOnDrop;
 
-impl Drop for GivenBack {
+impl Drop for RestoreOnDrop {
     fn drop(&mut self) {
-        give_back();
+        restore_terminal();
     }
 }
 
-/// Whether the terminal is ours. There is one of it, so there is one of this.
-static IS_TAKEN: AtomicBool = AtomicBool::new(false);
-/// How soon a key or a new picture is noticed.
-const TURN: Duration = Duration::from_millis(50);
-/// Turns for which a note is shown: about ten seconds.
+/// Whether the terminal is set up for the screen. A process has one terminal, so this is global.
+static IS_SET_UP: AtomicBool = AtomicBool::new(false);
+/// How long to wait for a key before new views are checked.
+const POLL_TIMEOUT: Duration = Duration::from_millis(50);
+/// Turns of [`POLL_TIMEOUT`] for which a note is shown: about ten seconds.
 const NOTE_TURNS: u32 = 200;
-/// How long a terminal that takes nothing is waited for.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How long to wait for the screen thread when the screen is closed.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests {
@@ -245,9 +245,9 @@ mod tests {
     /// The hook runs before the panic's message and before anything unwinds.
     #[test]
     fn panic_restores_the_terminal() {
-        give_back_on_panic();
-        IS_TAKEN.store(true, Ordering::SeqCst);
-        assert!(thread::spawn(|| panic!("a test's own")).join().is_err());
-        assert!(!IS_TAKEN.load(Ordering::SeqCst));
+        restore_on_panic();
+        IS_SET_UP.store(true, Ordering::SeqCst);
+        assert!(thread::spawn(|| panic!("raised by the test")).join().is_err());
+        assert!(!IS_SET_UP.load(Ordering::SeqCst));
     }
 }

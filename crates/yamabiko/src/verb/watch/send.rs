@@ -1,12 +1,12 @@
 //! `--to`: sends the live series to another host.
 //!
 //! ```text
-//!   watching thread -- push --> backlog (bounded) --> thread: one POST, its answer, the next
+//!   watching thread -- push --> backlog (bounded) --> thread: one POST, its reply, the next
 //! ```
 //!
-//! The capture never waits for the network. While the receiver is away, seconds wait in the backlog; once it is full
-//! the oldest are given up and counted. A receiver that refuses, for want of the right token or because it is no
-//! receiver, ends the watch: trying again would not help.
+//! The capture never waits for the network. While the receiver is unreachable, seconds wait in the backlog. Once the
+//! backlog is full, the oldest seconds are dropped and counted. A receiver that refuses, because the token is wrong or
+//! because the server is not a receiver of series, ends the watch: a retry would not help.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -28,10 +28,10 @@ use web::post::{Failure, Receiver, Roots};
 use super::message::{self, CONTENT_TYPE, End, Head, PATH, ROWS_MAX, Row, SCHEMA};
 use super::view::View;
 use crate::args;
-use crate::terminal::say;
+use crate::terminal::print_message;
 use crate::token::Token;
 
-/// A series on its way to another host.
+/// Sends a series to another host.
 pub struct Sender {
     shared: Arc<Shared>,
     clock: Clock,
@@ -46,35 +46,37 @@ struct Shared {
 
 struct State {
     head: Head,
-    /// The head has not been sent since it changed.
-    is_new: bool,
+    /// The head has changed since it was last sent.
+    head_changed: bool,
     backlog: VecDeque<Row>,
     next_index: u64,
-    /// When the receiver was last heard of failing, without an answer since.
-    away_since: Option<Timestamp>,
+    /// When the receiver became unreachable, if it still is.
+    unreachable_since: Option<Timestamp>,
     last_error: String,
     refusal: Option<String>,
-    /// No more comes; the thread ends when all is sent, or when this is past.
-    ends: bool,
+    /// The series has ended: the thread ends once everything is sent.
+    is_ending: bool,
+    /// The thread ends after the request in flight.
     is_abandoned: bool,
+    /// The thread has ended.
     has_ended: bool,
 }
 
-/// Who sends.
+/// The host that sends a series, and the series' session.
 pub struct Origin {
     /// Name of this host.
     pub host: String,
-    /// The machine.
+    /// The machine's hardware and system.
     pub machine: Host,
     /// When the watch began, in ns since 1970.
     pub started_at_ns: u64,
-    /// Names the watch: see [`Head::session`].
+    /// Identifies the series: see [`Head::session`].
     pub session: String,
 }
 
 impl Sender {
-    /// Asks the receiver at `to` whether it takes the series, and starts the thread. A receiver that is away may come
-    /// later.
+    /// Sends a first message to the receiver at `to` and starts the thread. An unreachable receiver is no error: the
+    /// thread retries.
     ///
     /// # Errors
     /// The receiver refuses, or no thread can be started.
@@ -93,13 +95,13 @@ impl Sender {
         };
         let state = State {
             head,
-            is_new: true,
+            head_changed: true,
             backlog: VecDeque::new(),
             next_index: 0,
-            away_since: None,
+            unreachable_since: None,
             last_error: String::new(),
             refusal: None,
-            ends: false,
+            is_ending: false,
             is_abandoned: false,
             has_ended: false,
         };
@@ -110,17 +112,18 @@ impl Sender {
         if let Some(refusal) = shared.lock().refusal.take() {
             return Err(anyhow!(refusal));
         }
-        let theirs = shared.clone();
-        let thread =
-            thread::Builder::new().name("send".into()).spawn(move || send_until_the_end(&theirs, &post, &clock))?;
+        let thread_shared = shared.clone();
+        let thread = thread::Builder::new()
+            .name("send".into())
+            .spawn(move || send_until_the_end(&thread_shared, &post, &clock))?;
         Ok(Sender { shared, clock, thread: Some(thread) })
     }
 
-    /// Adds seconds, and how things stand now.
-    pub fn push(&self, fresh: Vec<WatchSecond>, view: &View) {
+    /// Queues seconds and replaces the totals.
+    pub fn push(&self, new_seconds: Vec<WatchSecond>, view: &View) {
         let mut state = self.shared.lock();
-        for second in fresh {
-            if state.backlog.len() == BACKLOG {
+        for second in new_seconds {
+            if state.backlog.len() == BACKLOG_MAX {
                 state.backlog.pop_front();
                 state.head.lost_seconds += 1;
             }
@@ -131,25 +134,25 @@ impl Sender {
         state.head.elapsed_ns = (view.elapsed_s * 1e9) as u64;
         state.head.totals = view.totals.clone();
         state.head.rtt = view.rtt.clone();
-        state.is_new = true;
+        state.head_changed = true;
         self.shared.changed.notify_all();
     }
 
-    /// How it goes, and whether not well.
+    /// The state of sending as a text, and whether it is a problem.
     pub fn state(&self) -> (String, bool) {
         let state = self.shared.lock();
         let lost = match state.head.lost_seconds {
             0 => String::new(),
             lost => format!(", {lost} s lost"),
         };
-        match state.away_since {
+        match state.unreachable_since {
             None => (format!("sent to {}{lost}", self.shared.to), !lost.is_empty()),
             Some(since) => {
-                let away_s = self.clock.now().since(since).as_secs();
-                let held = state.backlog.len();
+                let unreachable_s = self.clock.now().since(since).as_secs();
+                let queued = state.backlog.len();
                 (
                     format!(
-                        "{} unreachable for {away_s} s: {}; {held} s queued{lost}",
+                        "{} unreachable for {unreachable_s} s: {}; {queued} s queued{lost}",
                         self.shared.to, state.last_error
                     ),
                     true,
@@ -158,29 +161,31 @@ impl Sender {
         }
     }
 
-    /// Why the receiver will not take it.
+    /// Why the receiver refuses the series, if it does.
     pub fn refusal(&self) -> Option<anyhow::Error> {
         self.shared.lock().refusal.clone().map(|text| anyhow!(text))
     }
 
-    /// Sends the last seconds, and waits some seconds for them to be taken; a second Ctrl-C ends the waiting.
+    /// Sends the last seconds and waits at most [`FINISH_TIMEOUT`] until they are accepted; a second Ctrl-C ends the
+    /// wait.
     ///
     /// # Errors
-    /// Not everything was taken: how many seconds, and why.
-    pub fn finish(mut self, fresh: Vec<WatchSecond>, view: &View, end: End, interrupts: &Interrupts) -> Result<()> {
-        self.push(fresh, view);
+    /// Seconds were not accepted: how many, and why.
+    pub fn finish(mut self, seconds: Vec<WatchSecond>, view: &View, end: End, interrupts: &Interrupts) -> Result<()> {
+        self.push(seconds, view);
         let mut state = self.shared.lock();
-        // What was pushed may be on its way already, without the end.
-        (state.head.end, state.ends, state.is_new) = (Some(end), true, true);
+        // The thread may be sending the head already, without `end`: it is to be sent again.
+        (state.head.end, state.is_ending, state.head_changed) = (Some(end), true, true);
         self.shared.changed.notify_all();
-        let (before, mut left) = (interrupts.count(), PATIENCE);
+        let (before, mut left) = (interrupts.count(), FINISH_TIMEOUT);
         let is_second = || interrupts.count() > before.max(1);
         while !state.has_ended && !left.is_zero() && !is_second() {
-            state = self.shared.changed.wait_timeout(state, GLANCE).unwrap_or_else(PoisonError::into_inner).0;
-            if left == PATIENCE && !state.has_ended {
-                say(format_args!("sending the last seconds to {}", self.shared.to));
+            state =
+                self.shared.changed.wait_timeout(state, FINISH_POLL_INTERVAL).unwrap_or_else(PoisonError::into_inner).0;
+            if left == FINISH_TIMEOUT && !state.has_ended {
+                print_message(format_args!("sending the last seconds to {}", self.shared.to));
             }
-            left = left.saturating_sub(GLANCE);
+            left = left.saturating_sub(FINISH_POLL_INTERVAL);
         }
         state.is_abandoned = true;
         let outcome = outcome(&self.shared.to, &state);
@@ -194,18 +199,18 @@ impl Sender {
     }
 }
 
-/// What the series came to.
+/// Whether every second was accepted; otherwise an error with the number of missing seconds and the reason.
 fn outcome(to: &str, state: &State) -> Result<()> {
-    let (held, lost, all) = (state.backlog.len() as u64, state.head.lost_seconds, state.next_index);
+    let (queued, lost, all) = (state.backlog.len() as u64, state.head.lost_seconds, state.next_index);
     if let Some(refusal) = &state.refusal {
         return Err(anyhow!(refusal.clone()));
     }
-    if held == 0 && lost == 0 && !state.is_new {
+    if queued == 0 && lost == 0 && !state.head_changed {
         return Ok(());
     }
     let why = if state.last_error.is_empty() { "it answers too slowly" } else { &state.last_error };
-    let missing = held + lost;
-    // The receiver lacks something, not the one who typed: an error of the environment.
+    let missing = queued + lost;
+    // An io::Error makes this an error of the environment, not of usage.
     let error = std::io::Error::other(format!("{missing} of {all} seconds were not accepted: {why}"));
     Err(anyhow::Error::from(error).context(format!("sending to {to}")))
 }
@@ -213,7 +218,7 @@ fn outcome(to: &str, state: &State) -> Result<()> {
 impl Drop for Sender {
     fn drop(&mut self) {
         let mut state = self.shared.lock();
-        (state.ends, state.is_abandoned) = (true, true);
+        (state.is_ending, state.is_abandoned) = (true, true);
         self.shared.changed.notify_all();
     }
 }
@@ -224,7 +229,8 @@ impl Shared {
     }
 }
 
-/// Begins to send the series: asks the receiver first, so that a wrong token is known at once.
+/// Starts sending the series. The first message is sent before this returns, so that a wrong token is reported
+/// immediately.
 pub fn start(to: &str, arguments: &args::Watch, source: &str, capture_point: CapturePoint) -> Result<Sender> {
     let token = Token::find(arguments.token_file.as_deref())?;
     let origin = Origin {
@@ -239,66 +245,66 @@ pub fn start(to: &str, arguments: &args::Watch, source: &str, capture_point: Cap
 }
 
 fn send_until_the_end(shared: &Shared, post: &Post, clock: &Clock) {
-    let mut pause = PAUSE_MIN;
+    let mut pause = RETRY_PAUSE_MIN;
     loop {
         let mut state = shared.lock();
-        while !state.is_new && state.backlog.is_empty() && !state.ends {
+        while !state.head_changed && state.backlog.is_empty() && !state.is_ending {
             state = shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        let is_done = state.backlog.is_empty() && !state.is_new;
-        if state.is_abandoned || state.refusal.is_some() || (state.ends && is_done) {
+        let is_done = state.backlog.is_empty() && !state.head_changed;
+        if state.is_abandoned || state.refusal.is_some() || (state.is_ending && is_done) {
             break;
         }
         drop(state);
         if send_once(shared, post, clock) {
-            pause = PAUSE_MIN;
+            pause = RETRY_PAUSE_MIN;
             continue;
         }
         let state = shared.lock();
-        let was_ending = state.ends;
-        let wait = if was_ending { PAUSE_MIN } else { pause };
-        let nothing_new = |state: &mut State| !state.is_abandoned && state.ends == was_ending;
+        let was_ending = state.is_ending;
+        let wait = if was_ending { RETRY_PAUSE_MIN } else { pause };
+        let nothing_new = |state: &mut State| !state.is_abandoned && state.is_ending == was_ending;
         drop(shared.changed.wait_timeout_while(state, wait, nothing_new));
-        pause = (pause * 2).min(PAUSE_MAX);
+        pause = (pause * 2).min(RETRY_PAUSE_MAX);
     }
     shared.lock().has_ended = true;
     shared.changed.notify_all();
 }
 
-/// One message. True if it was taken.
+/// Sends one message. True if the receiver accepted it.
 fn send_once(shared: &Shared, post: &Post, clock: &Clock) -> bool {
     let (mut head, rows, is_all) = {
         let mut state = shared.lock();
-        state.is_new = false;
+        state.head_changed = false;
         let rows: Vec<Row> = state.backlog.iter().take(ROWS_MAX).copied().collect();
         (state.head.clone(), rows, state.backlog.len() <= ROWS_MAX)
     };
     if !is_all {
-        // The end comes with the last of them.
+        // Only the message with the last seconds ends the series.
         head.end = None;
     }
-    let answer = post.send(&head, &rows);
+    let reply = post.send(&head, &rows);
     let mut state = shared.lock();
-    match answer {
-        Answer::Taken => {
-            // Some may have been given up while they were on their way: not lost after all.
-            let first_held = state.backlog.front().map_or(state.next_index, |row| row.index);
-            state.head.lost_seconds -= rows.iter().filter(|row| row.index < first_held).count() as u64;
+    match reply {
+        Reply::Accepted => {
+            // Seconds of this message that the full backlog dropped meanwhile are not lost after all.
+            let first_queued = state.backlog.front().map_or(state.next_index, |row| row.index);
+            state.head.lost_seconds -= rows.iter().filter(|row| row.index < first_queued).count() as u64;
             let last = rows.last().map(|row| row.index);
             while state.backlog.front().is_some_and(|row| Some(row.index) <= last) {
                 state.backlog.pop_front();
             }
-            (state.away_since, state.last_error) = (None, String::new());
-            state.is_new |= !is_all;
+            (state.unreachable_since, state.last_error) = (None, String::new());
+            state.head_changed |= !is_all;
             true
         }
-        Answer::Away(why) => {
-            state.is_new = true;
-            state.away_since.get_or_insert(clock.now());
+        Reply::Unreachable(why) => {
+            state.head_changed = true;
+            state.unreachable_since.get_or_insert(clock.now());
             state.last_error = why;
             false
         }
-        Answer::Refused(why) => {
+        Reply::Refused(why) => {
             state.refusal = Some(format!("{} refuses the series: {why}", shared.to));
             shared.changed.notify_all();
             false
@@ -306,17 +312,18 @@ fn send_once(shared: &Shared, post: &Post, clock: &Clock) -> bool {
     }
 }
 
-/// How to reach the receiver.
+/// The connection to the receiver.
 struct Post {
     post: web::post::Post,
     has_token: bool,
 }
 
-enum Answer {
-    Taken,
-    /// Another time perhaps.
-    Away(String),
-    /// Never.
+enum Reply {
+    /// The receiver has the message.
+    Accepted,
+    /// A retry may succeed.
+    Unreachable(String),
+    /// A retry cannot succeed.
     Refused(String),
 }
 
@@ -328,44 +335,42 @@ impl Post {
             Ok((AUTHORIZATION, value))
         };
         let headers = token.map(authorization).transpose()?.into_iter().collect();
-        let receiver = Receiver { url: format!("{to}{PATH}"), headers, roots: Roots::System, timeout: WHOLE };
+        let receiver = Receiver { url: format!("{to}{PATH}"), headers, roots: Roots::System, timeout: REQUEST_TIMEOUT };
         Ok(Post { post: web::post::Post::new(receiver)?, has_token: token.is_some() })
     }
 
-    fn send(&self, head: &Head, rows: &[Row]) -> Answer {
+    fn send(&self, head: &Head, rows: &[Row]) -> Reply {
         let body = match message::body(head, rows) {
             Ok(body) => body,
-            Err(error) => return Answer::Refused(error.to_string()),
+            Err(error) => return Reply::Refused(error.to_string()),
         };
         let reply = match self.post.exchange("", &body, &[("content-type", CONTENT_TYPE)]) {
             Ok(reply) => reply,
-            Err(Failure::Away(why)) => return Answer::Away(why),
-            Err(failure) => return Answer::Refused(failure.to_string()),
+            Err(Failure::Away(why)) => return Reply::Unreachable(why),
+            Err(failure) => return Reply::Refused(failure.to_string()),
         };
-        let (status, told) = (reply.status, reply.words());
+        let (status, text) = (reply.status, reply.words());
         match status {
-            200..=299 => Answer::Taken,
-            401 if !self.has_token => {
-                Answer::Refused("a token is required: --token-file, or YAMABIKO_TOKEN".to_owned())
-            }
-            401 => Answer::Refused("the token is wrong".to_owned()),
-            400 | 413 => Answer::Refused(format!("{told} (status {status})")),
-            408 | 429 | 500..=599 => Answer::Away(format!("status {status} {told}")),
-            _ => Answer::Refused(format!("status {status}; is it a `yamabiko watch --from`?")),
+            200..=299 => Reply::Accepted,
+            401 if !self.has_token => Reply::Refused("a token is required: --token-file, or YAMABIKO_TOKEN".to_owned()),
+            401 => Reply::Refused("the token is wrong".to_owned()),
+            400 | 413 => Reply::Refused(format!("{text} (status {status})")),
+            408 | 429 | 500..=599 => Reply::Unreachable(format!("status {status} {text}")),
+            _ => Reply::Refused(format!("status {status}; is it a `yamabiko watch --from`?")),
         }
     }
 }
 
-/// Seconds kept while the receiver is away: ten minutes.
-const BACKLOG: usize = 600;
-/// Between two tries, at first and at most.
-const PAUSE_MIN: Duration = Duration::from_millis(250);
-const PAUSE_MAX: Duration = Duration::from_secs(8);
-/// For a message with its answer.
-const WHOLE: Duration = Duration::from_secs(6);
-/// For the last seconds, at the end, and how often is looked whether they are there.
-const PATIENCE: Duration = Duration::from_secs(6);
-const GLANCE: Duration = Duration::from_millis(250);
+/// Most seconds queued while the receiver is unreachable: ten minutes.
+const BACKLOG_MAX: usize = 600;
+/// Pause between two attempts: it doubles from the first to the second.
+const RETRY_PAUSE_MIN: Duration = Duration::from_millis(250);
+const RETRY_PAUSE_MAX: Duration = Duration::from_secs(8);
+/// How long a request and its response may take.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(6);
+/// How long the last seconds may take at the end, and how often their state is checked.
+const FINISH_TIMEOUT: Duration = Duration::from_secs(6);
+const FINISH_POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 #[cfg(test)]
 mod tests {
@@ -381,20 +386,20 @@ mod tests {
         vec![WatchSecond::default(); count]
     }
 
-    /// An address that nobody listens on.
-    fn nobody() -> String {
+    /// The URL of an address without a listener.
+    fn unused_url() -> String {
         format!("http://{}", TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap())
     }
 
     #[test]
     fn send_queue_is_bounded_and_counts_dropped_seconds() {
-        let sender = Sender::start(&nobody(), None, origin(), &View::default()).unwrap();
+        let sender = Sender::start(&unused_url(), None, origin(), &View::default()).unwrap();
         for _ in 0..7 {
             sender.push(seconds(100), &View::default());
         }
-        let (words, is_doubtful) = sender.state();
-        assert!(is_doubtful && words.contains("600 s queued, 100 s lost"), "{words}");
-        assert!(sender.refusal().is_none(), "it may come back");
+        let (text, is_problem) = sender.state();
+        assert!(is_problem && text.contains("600 s queued, 100 s lost"), "{text}");
+        assert!(sender.refusal().is_none(), "an unreachable receiver does not refuse");
         let state = sender.shared.lock();
         assert_eq!((state.backlog.front().unwrap().index, state.next_index), (100, 700));
         let error = outcome(&sender.shared.to, &state).unwrap_err();

@@ -1,4 +1,4 @@
-//! Where finished records go: the summary, the run's folder, the logs.
+//! Writes finished records into the summary, the run's folder and the log files.
 
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::thread::{self, JoinHandle};
@@ -13,26 +13,26 @@ use super::logs::Logs;
 use super::pcapng::Recorder;
 use crate::args;
 
-/// Takes records from the analysis as they close. A full disk ends the writing, not the watching.
+/// Collects records from the analysis as connections close. A full disk ends the writing, not the capture.
 pub struct Sink<'a> {
-    /// Sums of all of them.
+    /// Sums of all records.
     pub summary: Summary,
-    /// Packets as they come.
+    /// Writes packets into a pcapng file (`--pcapng`).
     pub recorder: Option<Recorder<'a>>,
     output: Output,
-    /// Seconds for whoever shows or sends them; kept for a live watch only.
-    fresh: Option<Vec<WatchSecond>>,
+    /// Seconds that are not yet shown or sent; `None` if the capture is not live.
+    new_seconds: Option<Vec<WatchSecond>>,
     batch: Batch,
 }
 
-/// Where files are written: live on the thread that watches, which has time enough between packets; from a file on one
-/// of its own, so that neither waits for the other.
+/// The thread that writes files. A live capture writes on the capturing thread, which has time between packets. For a
+/// capture file a separate thread writes, so that reading and writing overlap.
 enum Output {
-    Here(Box<Files>),
-    Apart(Apart),
+    SameThread(Box<Files>),
+    OwnThread(FileThread),
 }
 
-/// Records on their way into the files.
+/// Records that are not yet written.
 #[derive(Default)]
 struct Batch {
     connections: Vec<ConnectionRecord>,
@@ -40,7 +40,7 @@ struct Batch {
     seconds: Vec<WatchSecond>,
 }
 
-/// The files, and what one of them could not be written with.
+/// Tables and logs, and the first failure to write.
 struct Files {
     tables: Option<Tables>,
     logs: Logs,
@@ -54,7 +54,7 @@ struct Tables {
 }
 
 impl<'a> Sink<'a> {
-    /// Creates the files. A live watch asks for its seconds ([`Sink::fresh`]).
+    /// Creates the files. With `is_live`, seconds are retained for [`Sink::new_seconds`].
     ///
     /// # Errors
     /// A file cannot be created.
@@ -73,18 +73,22 @@ impl<'a> Sink<'a> {
             logs: Logs::create(arguments)?,
             failure: None,
         });
-        let is_apart = !is_live && (files.tables.is_some() || !files.logs.is_empty());
+        let has_own_thread = !is_live && (files.tables.is_some() || !files.logs.is_empty());
         Ok(Sink {
             summary: Summary::new(),
             recorder,
-            fresh: is_live.then(Vec::new),
-            output: if is_apart { Output::Apart(Apart::start(files)?) } else { Output::Here(files) },
+            new_seconds: is_live.then(Vec::new),
+            output: if has_own_thread {
+                Output::OwnThread(FileThread::start(files)?)
+            } else {
+                Output::SameThread(files)
+            },
             batch: Batch::default(),
         })
     }
 
-    /// Takes everything that was finished.
-    pub fn take(&mut self, watch: &mut Watch) {
+    /// Moves all finished records out of the analysis into the summary and the files.
+    pub fn collect(&mut self, watch: &mut Watch) {
         let batch = &mut self.batch;
         watch.take_connections(&mut batch.connections);
         watch.take_requests(&mut batch.requests);
@@ -92,38 +96,38 @@ impl<'a> Sink<'a> {
         self.summary.add_connections(&batch.connections);
         self.summary.add_requests(&batch.requests);
         self.summary.add_seconds(&batch.seconds);
-        if let Some(fresh) = &mut self.fresh {
-            fresh.extend(&batch.seconds);
+        if let Some(new_seconds) = &mut self.new_seconds {
+            new_seconds.extend(&batch.seconds);
         }
         match &mut self.output {
-            Output::Here(files) => files.take(batch),
-            Output::Apart(apart) => apart.take(batch),
+            Output::SameThread(files) => files.write_batch(batch),
+            Output::OwnThread(thread) => thread.queue(batch),
         }
     }
 
-    /// The seconds that ended since the last call.
-    pub fn fresh(&mut self) -> Vec<WatchSecond> {
-        self.fresh.as_mut().map(std::mem::take).unwrap_or_default()
+    /// The seconds that ended since the last call; empty if the capture is not live.
+    pub fn new_seconds(&mut self) -> Vec<WatchSecond> {
+        self.new_seconds.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Closes the tables' parts: what a crash can cost is what came since. Gives what has just failed, if something
-    /// has.
+    /// Closes the tables' parts: a crash loses only records after this call. Returns a failure of the packet file once,
+    /// when it happens.
     pub fn second_passed(&mut self) -> Option<String> {
-        if let Output::Here(files) = &mut self.output {
+        if let Output::SameThread(files) = &mut self.output {
             files.second_passed();
         }
         self.recorder.as_mut().and_then(Recorder::second_passed)
     }
 
-    /// Completes every file; `drops` packets were lost by the capture, which ended at `at`.
+    /// Completes every file. The capture lost `drops` packets and ended at `at`.
     ///
     /// # Errors
-    /// The first that something could not be written with.
+    /// The first failure to write.
     pub fn finish(mut self, drops: u64, at: Timestamp) -> Result<()> {
         let recorded = self.recorder.take().map_or(Ok(()), |recorder| recorder.finish(drops, at));
         match self.output {
-            Output::Here(files) => files.finish()?,
-            Output::Apart(apart) => apart.join().finish()?,
+            Output::SameThread(files) => files.finish()?,
+            Output::OwnThread(thread) => thread.join().finish()?,
         }
         recorded
     }
@@ -131,7 +135,7 @@ impl<'a> Sink<'a> {
 
 impl Files {
     /// Writes a batch and empties it.
-    fn take(&mut self, batch: &mut Batch) {
+    fn write_batch(&mut self, batch: &mut Batch) {
         if self.failure.is_none() {
             self.failure = self.write(batch).err();
         }
@@ -185,40 +189,42 @@ impl Batch {
     }
 }
 
-/// The files on a thread of their own.
-struct Apart {
+/// A thread that writes the files.
+struct FileThread {
+    /// Batches to write.
     full: SyncSender<Batch>,
+    /// Written batches, for reuse.
     empty: Receiver<Batch>,
     thread: JoinHandle<Box<Files>>,
 }
 
-impl Apart {
-    fn start(mut files: Box<Files>) -> Result<Apart> {
-        let (full, batches) = sync_channel::<Batch>(BATCHES);
+impl FileThread {
+    fn start(mut files: Box<Files>) -> Result<FileThread> {
+        let (full, batches) = sync_channel::<Batch>(QUEUED_BATCHES_MAX);
         let (done, empty) = channel();
         let write = move || {
             for mut batch in batches {
-                files.take(&mut batch);
-                // At the end nobody takes it.
+                files.write_batch(&mut batch);
+                // At the end the receiver no longer exists.
                 let _ = done.send(batch);
             }
             files
         };
         let thread = thread::Builder::new().name("files".into()).spawn(write).context("starting a thread")?;
-        Ok(Apart { full, empty, thread })
+        Ok(FileThread { full, empty, thread })
     }
 
-    /// Hands a batch over and leaves an empty one. Waits where the files are behind: memory stays bounded.
-    fn take(&mut self, batch: &mut Batch) {
+    /// Queues a batch for writing and leaves an empty one. Waits while the queue is full, so that memory is bounded.
+    fn queue(&mut self, batch: &mut Batch) {
         if batch.is_empty() {
             return;
         }
         let next = self.empty.try_recv().unwrap_or_default();
-        // It fails only if the thread panicked, which `join` tells.
+        // It fails only if the thread panicked; `join` passes the panic on.
         let _ = self.full.send(std::mem::replace(batch, next));
     }
 
-    /// Waits until everything handed over was written.
+    /// Waits until every queued batch is written.
     fn join(self) -> Files {
         drop(self.full);
         match self.thread.join() {
@@ -228,5 +234,5 @@ impl Apart {
     }
 }
 
-/// Batches that wait for the files.
-const BATCHES: usize = 2;
+/// Most batches that wait for the file thread.
+const QUEUED_BATCHES_MAX: usize = 2;

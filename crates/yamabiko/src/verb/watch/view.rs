@@ -1,4 +1,4 @@
-//! What a live watch shows: figures of the last second, of all, and the recent past.
+//! The figures that a live capture shows: of the last second, since the start, and of the recent past.
 
 use std::collections::VecDeque;
 
@@ -7,26 +7,26 @@ use schema::{WatchPart, WatchSecond};
 use serde::{Deserialize, Serialize};
 use stats::Histogram;
 
-/// Everything that the screen or a line tells of one watch.
+/// The figures of one capture, for the screen or a line.
 #[derive(Clone, Debug, Default)]
 pub struct View {
-    /// The host that watches, where it is another.
+    /// The capturing host, if it is another.
     pub host: Option<String>,
-    /// Time since the watch began, in seconds.
+    /// Time since the capture began, in seconds.
     pub elapsed_s: f64,
     /// The last seconds, oldest first; at most [`HISTORY`].
     pub history: VecDeque<Point>,
     /// The last second that ended.
     pub last: WatchSecond,
-    /// Everything since the start.
+    /// Totals since the start.
     pub totals: WatchPart,
-    /// Handshakes since the start.
+    /// RTTs of the handshakes since the start.
     pub rtt: RttBuckets,
-    /// How sending, receiving or writing goes.
+    /// State of sending, receiving or writing, as a text.
     pub remark: String,
-    /// Whether the remark is of something that goes wrong.
-    pub is_doubtful: bool,
-    /// How to see more, where the screen has room for it.
+    /// Whether the remark reports a problem.
+    pub has_problem: bool,
+    /// How to capture more, shown if there is no remark.
     pub advice: &'static str,
 }
 
@@ -39,11 +39,11 @@ pub struct Point {
     pub connections_mean: f64,
 }
 
-/// Seconds that the graph can look back.
+/// Most seconds of history, which the graph shows.
 pub const HISTORY: usize = 600;
 
 impl View {
-    /// Takes in a second that ended.
+    /// Adds a second that ended.
     pub fn second_passed(&mut self, second: &WatchSecond) {
         self.last = *second;
         if self.history.len() == HISTORY {
@@ -77,7 +77,7 @@ impl View {
     }
 }
 
-/// A count of this second as a rate; the first and the last are shorter than a second.
+/// A count of one second as a rate per second; the first and the last second of a capture are partial.
 pub fn rate(count: u64, second: &WatchSecond) -> f64 {
     if second.watched_ns == 0 { 0.0 } else { count as f64 * 1e9 / second.watched_ns as f64 }
 }
@@ -86,43 +86,44 @@ fn per_second(count: u64, second: &WatchSecond) -> String {
     figures::rate(rate(count, second))
 }
 
-/// Round-trip times counted in ten steps a decade, from 1 us to 100 s; what lies outside is in the first or last.
+/// A histogram of round-trip times with ten buckets a decade, from 1 us to 100 s. Values outside are in the first or
+/// last bucket.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RttBuckets(Vec<u64>);
 
 impl RttBuckets {
-    /// Number of steps: eight decades.
-    pub const STEPS: usize = 80;
+    /// Number of buckets: eight decades.
+    pub const COUNT: usize = 80;
 
-    /// Counts what a histogram holds.
+    /// The buckets of a histogram's values, in ns.
     pub fn of(histogram: &Histogram) -> RttBuckets {
         if histogram.is_empty() {
             return RttBuckets::default();
         }
-        let mut counts = vec![0; RttBuckets::STEPS];
-        for (step, count) in counts.iter_mut().enumerate() {
-            let from = if step == 0 { 0 } else { RttBuckets::lower_ns(step) };
-            let to = if step + 1 == RttBuckets::STEPS { u64::MAX } else { RttBuckets::lower_ns(step + 1) };
+        let mut counts = vec![0; RttBuckets::COUNT];
+        for (bucket, count) in counts.iter_mut().enumerate() {
+            let from = if bucket == 0 { 0 } else { RttBuckets::lower_ns(bucket) };
+            let to = if bucket + 1 == RttBuckets::COUNT { u64::MAX } else { RttBuckets::lower_ns(bucket + 1) };
             *count = histogram.count_between(from, to);
         }
         RttBuckets(counts)
     }
 
-    /// Where a step begins, in ns.
-    pub fn lower_ns(step: usize) -> u64 {
-        (1e3 * 10f64.powf(step as f64 / 10.0)).round() as u64
+    /// Lower bound of a bucket, in ns.
+    pub fn lower_ns(bucket: usize) -> u64 {
+        (1e3 * 10f64.powf(bucket as f64 / 10.0)).round() as u64
     }
 
-    /// Counts by step; empty or [`RttBuckets::STEPS`] long.
+    /// Counts by bucket: none, or [`RttBuckets::COUNT`] of them.
     #[cfg_attr(not(feature = "tui"), allow(dead_code, reason = "only the screen draws them"))]
     pub fn counts(&self) -> &[u64] {
         &self.0
     }
 
-    /// Whether counts from elsewhere have the right number.
-    pub fn is_sound(&self) -> bool {
-        self.0.is_empty() || self.0.len() == RttBuckets::STEPS
+    /// Whether received buckets have the right number.
+    pub fn has_valid_length(&self) -> bool {
+        self.0.is_empty() || self.0.len() == RttBuckets::COUNT
     }
 }
 
@@ -138,7 +139,7 @@ mod tests {
         let buckets = RttBuckets::of(&histogram);
         assert_eq!(buckets.counts().iter().sum::<u64>(), values.len() as u64);
         assert_eq!((buckets.counts()[0], buckets.counts()[1]), (4, 1));
-        assert_eq!((buckets.counts()[46], buckets.counts()[47]), (1, 1), "50.1 ms parts them");
+        assert_eq!((buckets.counts()[46], buckets.counts()[47]), (1, 1), "a bucket begins at 50.1 ms");
         assert!(RttBuckets::of(&Histogram::new()).counts().is_empty());
     }
 
@@ -155,6 +156,6 @@ mod tests {
         }
         assert_eq!((view.history.len(), view.history[0].second), (HISTORY, HISTORY as u64));
         assert!(view.line().contains("110.0/s requests"), "{}", view.line());
-        assert!(View::default().line().contains("0.00/s requests"), "nothing is divided by no time");
+        assert!(View::default().line().contains("0.00/s requests"), "a duration of zero gives a rate of zero");
     }
 }

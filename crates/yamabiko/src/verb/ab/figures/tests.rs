@@ -6,8 +6,8 @@ fn at(us: u64) -> Timestamp {
     Timestamp::from_nanos(us * 1000)
 }
 
-/// A whole response of 200 bytes with a head of 50, on a new connection.
-fn whole() -> RequestRecord {
+/// A complete response of 200 bytes with a head of 50, on a new connection.
+fn complete() -> RequestRecord {
     RequestRecord {
         sequence: 0,
         client: 0,
@@ -34,8 +34,8 @@ fn whole() -> RequestRecord {
     }
 }
 
-fn broken(cause: FailureCause) -> RequestRecord {
-    RequestRecord { failure: Some(cause), keep_alive: false, ..whole() }
+fn failed_with(cause: FailureCause) -> RequestRecord {
+    RequestRecord { failure: Some(cause), keep_alive: false, ..complete() }
 }
 
 #[test]
@@ -43,55 +43,63 @@ fn ab_times_of_a_request_are_split_as_by_ab() {
     let us = |times: RequestTimes| {
         [times.connect_ns, times.processing_ns(), times.waiting_ns, times.total_ns].map(|ns| ns / 1000)
     };
-    assert_eq!(us(times(&whole()).unwrap()), [20, 120, 65, 140]);
-    let secured = RequestRecord { secured_at: Some(at(33)), ..whole() };
-    assert_eq!(us(times(&secured).unwrap()), [23, 117, 65, 140], "the handshake is connecting");
-    let open = RequestRecord { connected_at: None, ..whole() };
+    assert_eq!(us(times(&complete()).unwrap()), [20, 120, 65, 140]);
+    let secured = RequestRecord { secured_at: Some(at(33)), ..complete() };
+    assert_eq!(us(times(&secured).unwrap()), [23, 117, 65, 140], "the TLS handshake counts as connecting");
+    let open = RequestRecord { connected_at: None, ..complete() };
     assert_eq!(us(times(&open).unwrap()), [0, 140, 65, 140]);
-    let unanswered = RequestRecord { first_byte_at: None, ..broken(FailureCause::ResponseTimeout) };
-    assert_eq!(us(times(&unanswered).unwrap()), [20, 120, 115, 140], "it waited to its end");
+    let unanswered = RequestRecord { first_byte_at: None, ..failed_with(FailureCause::ResponseTimeout) };
+    assert_eq!(
+        us(times(&unanswered).unwrap()),
+        [20, 120, 115, 140],
+        "a request without a response waits until its timeout"
+    );
     let refused = RequestRecord {
         connected_at: None,
         sent_at: None,
         first_byte_at: None,
         bytes_sent: 0,
-        ..broken(FailureCause::ConnectRefused)
+        ..failed_with(FailureCause::ConnectRefused)
     };
-    assert_eq!(us(times(&refused).unwrap()), [140, 0, 0, 140], "it was connecting all the time");
+    assert_eq!(us(times(&refused).unwrap()), [140, 0, 0, 140], "a refused request spends its whole time connecting");
     assert_eq!(times(&RequestRecord { started_at: None, ..refused }), None);
 }
 
 #[test]
 fn ab_counts_each_failure_once() {
-    let longer = RequestRecord { bytes_received: 201, ..whole() };
+    let longer = RequestRecord { bytes_received: 201, ..complete() };
     let records = [
-        whole(),
+        complete(),
         longer,
-        broken(FailureCause::ClosedEarly),
-        broken(FailureCause::Reset),
-        broken(FailureCause::ConnectRefused),
-        broken(FailureCause::Malformed),
+        failed_with(FailureCause::ClosedEarly),
+        failed_with(FailureCause::Reset),
+        failed_with(FailureCause::ConnectRefused),
+        failed_with(FailureCause::Malformed),
     ];
     let counted = Failed { connect: 1, receive: 1, length: 2, exceptions: 1 };
     assert_eq!(failed(&records, Some(document_bytes(&records))), counted);
-    assert_eq!(failed(&records, None), Failed { length: 1, ..counted }, "lengths may vary, cut bodies may not");
+    assert_eq!(
+        failed(&records, None),
+        Failed { length: 1, ..counted },
+        "lengths may vary, truncated bodies are failures"
+    );
 }
 
 #[test]
 fn ab_document_is_the_first_complete_response() {
-    let head_only = RequestRecord { bytes_received: 50, ..whole() };
-    assert_eq!(document_bytes(&[broken(FailureCause::ClosedEarly), whole(), head_only]), 150);
+    let head_only = RequestRecord { bytes_received: 50, ..complete() };
+    assert_eq!(document_bytes(&[failed_with(FailureCause::ClosedEarly), complete(), head_only]), 150);
     assert_eq!(document_bytes(&[head_only]), 0);
     assert_eq!(document_bytes(&[]), 0);
 }
 
 #[test]
 fn ab_ignores_requests_in_flight_at_the_end() {
-    let late = RequestRecord { done_at: at(1001), ..whole() };
-    let edge = RequestRecord { done_at: at(1000), ..whole() };
-    let kept = within(vec![whole(), late, edge, broken(FailureCause::Aborted)], 0.001);
-    assert_eq!(kept, [whole(), edge]);
-    assert!(within(Vec::new(), 1.0).is_empty());
+    let late = RequestRecord { done_at: at(1001), ..complete() };
+    let edge = RequestRecord { done_at: at(1000), ..complete() };
+    let remaining = ended_within(vec![complete(), late, edge, failed_with(FailureCause::Aborted)], 0.001);
+    assert_eq!(remaining, [complete(), edge]);
+    assert!(ended_within(Vec::new(), 1.0).is_empty());
 }
 
 #[test]
@@ -104,7 +112,7 @@ fn ab_server_software_is_the_first_word_of_the_header() {
 
 #[test]
 fn ab_unsent_request_is_a_write_error() {
-    assert!(could_not_write(&RequestRecord { sent_at: None, ..broken(FailureCause::Reset) }));
-    assert!(!could_not_write(&broken(FailureCause::Reset)));
-    assert!(!could_not_write(&whole()));
+    assert!(is_write_error(&RequestRecord { sent_at: None, ..failed_with(FailureCause::Reset) }));
+    assert!(!is_write_error(&failed_with(FailureCause::Reset)));
+    assert!(!is_write_error(&complete()));
 }

@@ -1,4 +1,4 @@
-//! The JSON document, and whether to believe what was learned.
+//! The JSON document of a learned profile, its validity checks and notes.
 
 use anyhow::Result;
 use path::Profile;
@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 use testbed::host::{CorePlan, facts};
 use watch::learn::{ArrivalRate, By, CaptureLocation, Loss};
 
-use super::files::{Targets, is_kept, moment};
-use super::{Found, REPEATED_MAX, clients, replay, rtts_ns};
+use super::files::{Targets, is_in_profile, utc_time};
+use super::{CaptureResult, REPEATED_MAX, clients, replay, rtts_ns};
 use crate::verb::bench::command_line;
 
-/// What is printed; `docs/concepts/learning-profiles.md` lists what is in `learned`.
+/// The printed document; `docs/concepts/learning-profiles.md` lists the fields of `learned`.
 #[derive(Serialize)]
 pub struct Document {
     schema: &'static str,
@@ -21,34 +21,34 @@ pub struct Document {
     learned: Value,
 }
 
-/// Puts it together.
+/// Makes the document.
 ///
 /// # Errors
 /// The machine's facts cannot be read.
-pub fn make(found: &Found, targets: &Targets, profile: &Profile) -> Result<Document> {
-    let learned = &found.learned;
+pub fn make(capture_result: &CaptureResult, targets: &Targets, profile: &Profile) -> Result<Document> {
+    let learned = &capture_result.learned;
     let run = Run {
         command: command_line(),
-        started_at: moment(learned.from.as_nanos()),
+        started_at: utc_time(learned.from.as_nanos()),
         duration_s: learned.to.since(learned.from).as_secs_f64(),
-        interrupted: found.reading.interrupted,
+        interrupted: capture_result.reading.interrupted,
         host: facts(&CorePlan::default(), 1)?,
         ..Run::default()
     };
     Ok(Document {
         schema: SCHEMA,
         run,
-        validity: Validity::from_checks(checks(found)),
-        learned: learned_part(found, targets, profile),
+        validity: Validity::from_checks(checks(capture_result)),
+        learned: learned_part(capture_result, targets, profile),
     })
 }
 
-fn learned_part(found: &Found, targets: &Targets, profile: &Profile) -> Value {
-    let learned = &found.learned;
+fn learned_part(capture_result: &CaptureResult, targets: &Targets, profile: &Profile) -> Value {
+    let learned = &capture_result.learned;
     let tallies = learned.tallies;
     let shares = &learned.shares;
     let mut part = json!({
-        "source": found.name,
+        "source": capture_result.name,
         "capture_point": learned.capture_point.name(),
         "profile": targets.profile,
         "arrivals_file": targets.arrivals,
@@ -82,20 +82,20 @@ fn learned_part(found: &Found, targets: &Targets, profile: &Profile) -> Value {
                 "share": heavy.share,
             })).collect::<Vec<_>>(),
         },
-        "loss": { "up": loss(&learned.up, found), "down": loss(&learned.down, found) },
+        "loss": { "up": loss(&learned.up, capture_result), "down": loss(&learned.down, capture_result) },
         "arrivals": {
             "bin_s": learned.arrivals.bin_s,
             "connections": pace(&learned.arrivals.connections),
             "requests": pace(&learned.arrivals.requests),
         },
-        "notes": notes(found),
+        "notes": notes(capture_result),
         "replay": {
-            "command": replay(found, targets),
+            "command": replay(capture_result, targets),
             "clients": clients(learned),
             "configured_rtt_ns": stats::quantiles_of_sorted(&rtts_ns(profile, learned)),
         },
     });
-    if let Some(packets) = found.reading.packets {
+    if let Some(packets) = capture_result.reading.packets {
         part["packets"] = json!(packets);
     }
     if let Some(spread) = learned.spread {
@@ -108,7 +108,7 @@ fn learned_part(found: &Found, targets: &Targets, profile: &Profile) -> Value {
     part
 }
 
-/// What is absent is absent.
+/// Removes the null fields of an object.
 fn without_nulls(mut value: Value) -> Value {
     if let Some(object) = value.as_object_mut() {
         object.retain(|_, field| !field.is_null());
@@ -116,7 +116,7 @@ fn without_nulls(mut value: Value) -> Value {
     value
 }
 
-fn loss(loss: &Loss, found: &Found) -> Value {
+fn loss(loss: &Loss, capture_result: &CaptureResult) -> Value {
     json!({
         "data_packets": loss.data_packets,
         "data_bytes": loss.data_bytes,
@@ -126,7 +126,7 @@ fn loss(loss: &Loss, found: &Found) -> Value {
         "late_packets": loss.late_packets,
         "lost_packets": loss.lost_packets,
         "share": loss.share,
-        "enough": is_kept(loss, found),
+        "enough": is_in_profile(loss, capture_result),
     })
 }
 
@@ -139,9 +139,9 @@ fn pace(pace: &ArrivalRate) -> Value {
     }))
 }
 
-/// The checks that bear on what was learned.
-pub fn checks(found: &Found) -> Vec<Check> {
-    let (learned, reading) = (&found.learned, &found.reading);
+/// The validity checks of a learned profile.
+pub fn checks(capture_result: &CaptureResult) -> Vec<Check> {
+    let (learned, reading) = (&capture_result.learned, &capture_result.reading);
     let tallies = learned.tallies;
     let check = |name: &str, ok: bool, value: f64, limit: f64, unit: &str, why: &str| Check {
         name: name.into(),
@@ -155,17 +155,10 @@ pub fn checks(found: &Found) -> Vec<Check> {
     let whole = Check {
         value: None,
         limit: None,
-        ..check(
-            "capture_whole",
-            true,
-            0.0,
-            0.0,
-            "",
-            "The source was read to its end; from one that cannot be nothing is learned.",
-        )
+        ..check("capture_whole", true, 0.0, 0.0, "", "The source was read to its end; otherwise no profile is learned.")
     };
-    let told = tallies.by_handshake + tallies.by_data;
-    let untold = tallies.untold as f64 / tallies.connections.max(1) as f64;
+    let with_rtt = tallies.by_handshake + tallies.by_data;
+    let without_rtt = tallies.untold as f64 / tallies.connections.max(1) as f64;
     let (near_ns, far_ns) = match learned.place {
         CaptureLocation::AsConfigured => (None, None),
         CaptureLocation::Between { near_ns, far_ns } | CaptureLocation::OtherEnd { near_ns, far_ns } => {
@@ -181,8 +174,8 @@ pub fn checks(found: &Found) -> Vec<Check> {
             0.0,
             0.0,
             "ns",
-            "Beside an end, that end answers at once; where it does not, a part of the way is missing from the RTTs: \
-             --at between takes both parts together.",
+            "Next to an end, that end answers immediately; otherwise a part of the path is missing from the RTTs: \
+             --at between measures both parts together.",
         )
     };
     vec![
@@ -193,52 +186,52 @@ pub fn checks(found: &Found) -> Vec<Check> {
             reading.capture_drops as f64,
             0.0,
             "packets",
-            "Packets that the capturing system lost: handshakes may be missing, and losses be counted that were none.",
+            "Packets that the capturing system lost: handshakes may be missing, and counted losses may be wrong.",
         ),
         place,
         check(
             "syn_acks_once",
-            !found.is_doubled(),
-            found.repeated(),
+            !capture_result.has_duplicate_packets(),
+            capture_result.repeated_share(),
             REPEATED_MAX,
             "share",
-            "Many SYN-ACKs were seen more than once, as when every packet is captured twice (-i any, a mirror port of \
-             both ways): losses cannot be told then, and are left out of the profile.",
+            "Many SYN-ACKs were captured more than once, as when every packet is captured twice (-i any, a mirror \
+             port of both directions): losses cannot be measured then, and are left out of the profile.",
         ),
         check(
             "connections_enough",
-            told >= ENOUGH,
-            told as f64,
-            ENOUGH as f64,
+            with_rtt >= CONNECTIONS_MIN,
+            with_rtt as f64,
+            CONNECTIONS_MIN as f64,
             "connections",
-            "With fewer distances than this even the middle of the distribution is mostly chance: capture for longer.",
+            "With fewer RTTs than this even the median of the distribution is uncertain: capture for longer.",
         ),
         check(
             "distances_told",
-            untold <= UNTOLD_MAX,
-            untold,
-            UNTOLD_MAX,
+            without_rtt <= WITHOUT_RTT_MAX,
+            without_rtt,
+            WITHOUT_RTT_MAX,
             "share",
-            "Connections whose distance cannot be told (SYN-ACK sent twice, or open before the capture, and little \
-             data) are likely to be other than the rest: far, or long.",
+            "Connections without a measurable RTT (SYN-ACK sent twice, or open before the capture, and little data) \
+             probably differ from the rest: more distant, or longer.",
         ),
         check(
             "clients_many",
-            learned.effective >= MANY,
+            learned.effective >= EFFECTIVE_CLIENTS_MIN,
             learned.effective,
-            MANY,
+            EFFECTIVE_CLIENTS_MIN,
             "clients",
             "Few clients make nearly all connections, as a proxy or load balancer in front of the server does: the \
-             distances are then to it, not to the users. --except leaves an address out.",
+             RTTs are then those to it, not those to the users. --except leaves an address out.",
         ),
     ]
 }
 
-/// What is to be known besides the checks.
-pub fn notes(found: &Found) -> Vec<String> {
-    let learned = &found.learned;
+/// Notes that qualify the learned profile, besides the checks.
+pub fn notes(capture_result: &CaptureResult) -> Vec<String> {
+    let learned = &capture_result.learned;
     let mut notes = Vec::new();
-    if learned.effective < TAIL_KNOWN && learned.effective >= MANY {
+    if learned.effective < TAIL_CLIENTS_MIN && learned.effective >= EFFECTIVE_CLIENTS_MIN {
         notes.push(format!(
             "the connections are worth {:.0} clients with equal shares: quantiles above {:.2} rest on fewer than ten of \
              them",
@@ -248,23 +241,23 @@ pub fn notes(found: &Found) -> Vec<String> {
     }
     if learned.capture_point == watch::CapturePoint::AtClient {
         notes.push(
-            "captured at the clients' end: these are the distances from there to the servers that were asked, not those \
-             of a server's users"
+            "captured at the clients' end: these are the distances from there to the requested servers, not those of a \
+             server's users"
                 .to_owned(),
         );
     }
     let tallies = learned.tallies;
     if learned.by == By::Connection && tallies.requests >= tallies.connections * 3 / 2 {
         notes.push(format!(
-            "connections carry {:.1} requests each: to replay them over connections that are kept open, --by request \
-             gives every request its weight",
+            "connections carry {:.1} requests each: to replay them over persistent connections, --by request weights \
+             the RTTs by requests",
             tallies.requests as f64 / tallies.connections as f64
         ));
     }
     if learned.clients_sampled {
-        notes.push("too many clients to hold them all: their shares and spread are of a sample of them".to_owned());
+        notes.push("too many clients to store them all: their shares and spread are those of a sample".to_owned());
     }
-    if let Some(heavy) = learned.shares.heavy.first().filter(|heavy| heavy.share >= HEAVY) {
+    if let Some(heavy) = learned.shares.heavy.first().filter(|heavy| heavy.share >= HEAVY_SHARE_MIN) {
         notes.push(format!(
             "{} made {} of the connections; --except {} leaves it out",
             heavy.address,
@@ -274,7 +267,7 @@ pub fn notes(found: &Found) -> Vec<String> {
     }
     let pace = &learned.arrivals.requests;
     let pace = if pace.count > 0 { pace } else { &learned.arrivals.connections };
-    if pace.dispersion.is_some_and(|dispersion| dispersion > BURSTY) {
+    if pace.dispersion.is_some_and(|dispersion| dispersion > BURSTY_DISPERSION_MIN) {
         notes.push(
             "arrivals come in bursts, or their rate changes: the command below replays the mean rate only, and a rate \
              that changes over time cannot be replayed yet"
@@ -284,13 +277,15 @@ pub fn notes(found: &Found) -> Vec<String> {
     notes
 }
 
-/// Distances from which the middle of a distribution is known to within a tenth of rank.
-const ENOUGH: u64 = 100;
-const UNTOLD_MAX: f64 = 0.05;
-/// With fewer clients there is no distribution of clients.
-const MANY: f64 = 10.0;
-/// From here on the 99th percentile rests on ten clients.
-const TAIL_KNOWN: f64 = 1000.0;
-const HEAVY: f64 = 0.1;
-/// Above anything that independent users make within ten bins.
-const BURSTY: f64 = 3.0;
+/// Least number of RTTs: the median is then known to within a tenth of rank.
+const CONNECTIONS_MIN: u64 = 100;
+/// Largest share of connections without a measurable RTT.
+const WITHOUT_RTT_MAX: f64 = 0.05;
+/// Least number of effective clients (connections weighted by the clients' shares) for a distribution of clients.
+const EFFECTIVE_CLIENTS_MIN: f64 = 10.0;
+/// Effective clients from which the 99th percentile rests on ten clients.
+const TAIL_CLIENTS_MIN: f64 = 1000.0;
+/// Share of the connections from which a client is mentioned.
+const HEAVY_SHARE_MIN: f64 = 0.1;
+/// Index of dispersion that independent users do not reach within ten bins.
+const BURSTY_DISPERSION_MIN: f64 = 3.0;

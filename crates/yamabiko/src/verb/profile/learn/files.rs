@@ -1,4 +1,4 @@
-//! The files that are written: the profile, and the arrivals beside it.
+//! Writes the learned profile, and a CSV file of the arrivals next to it.
 
 use std::fmt::Write as _;
 use std::fs::OpenOptions;
@@ -13,38 +13,38 @@ use units::Probability;
 use watch::CapturePoint;
 use watch::learn::{Arrivals, By, Loss};
 
-use super::Found;
+use super::CaptureResult;
 use super::source::Source;
 use crate::args;
 use crate::verb::bench::command_line;
 
-/// Where they go.
+/// Paths of the output files.
 #[derive(Debug)]
 pub struct Targets {
-    /// The profile.
+    /// Path of the profile.
     pub profile: PathBuf,
-    /// The arrivals.
+    /// Path of the arrivals.
     pub arrivals: PathBuf,
-    /// What the profile is called.
+    /// Name of the profile.
     name: String,
-    /// Whether what is there may be written over.
+    /// Whether existing files may be overwritten.
     force: bool,
 }
 
 impl Targets {
-    /// Decides it, and makes sure that nothing is written over unasked.
+    /// Chooses the paths, and checks that existing files are not overwritten without `--force`.
     pub fn new(arguments: &args::Learn, source: &Source) -> Result<Targets> {
         let profile = match (&arguments.output, &arguments.name) {
             (Some(file), _) => file.clone(),
-            (None, Some(name)) => PathBuf::from(format!("{}.toml", harmless(name))),
+            (None, Some(name)) => PathBuf::from(format!("{}.toml", file_name_of(name))),
             (None, None) => PathBuf::from(format!("{}.toml", source.stem())),
         };
         let Some(stem) = profile.file_stem().map(|stem| stem.to_string_lossy().into_owned()) else {
-            bail!("-o {}: that is no name of a file", profile.display());
+            bail!("-o {}: expected the name of a file", profile.display());
         };
-        let typed = profile.to_string_lossy();
-        if typed == "none" || Profile::builtin(&typed).is_some() {
-            bail!("-o {typed}: as --path that means something else; give another name, or ./{typed}");
+        let given = profile.to_string_lossy();
+        if given == "none" || Profile::builtin(&given).is_some() {
+            bail!("-o {given}: as --path that means something else; give another name, or ./{given}");
         }
         let name = arguments.name.clone().unwrap_or_else(|| stem.clone());
         let arrivals = profile.with_file_name(format!("{stem}.arrivals.csv"));
@@ -64,63 +64,63 @@ impl Targets {
         Ok(targets)
     }
 
-    /// Writes both, and reads the profile back as `bench` will.
-    pub fn write(&self, found: &Found, arguments: &args::Learn) -> Result<Profile> {
-        let text = draft(found, self, arguments).to_toml();
-        put(&self.arrivals, &arrivals_csv(&found.learned.arrivals), self.force)?;
+    /// Writes both files, and parses the profile as `bench` does.
+    pub fn write(&self, capture_result: &CaptureResult, arguments: &args::Learn) -> Result<Profile> {
+        let text = draft(capture_result, self, arguments).to_toml();
+        put(&self.arrivals, &arrivals_csv(&capture_result.learned.arrivals), self.force)?;
         put(&self.profile, &text, self.force)?;
         let no_files: path::Files<'_> = &|_| Err(std::io::ErrorKind::NotFound.into());
         Ok(Profile::parse(&text, &self.profile, no_files)?)
     }
 }
 
-/// For a shell.
+/// The path, quoted for a shell.
 pub fn quoted(file: &Path) -> String {
     crate::verb::bench::quote(&file.to_string_lossy())
 }
 
-/// Whether a loss was seen often enough to be in the profile, in a capture that tells losses.
-pub fn is_kept(loss: &Loss, found: &Found) -> bool {
-    loss.lost_packets >= LOST_MIN && !found.is_doubled()
+/// Whether enough losses were captured to be in the profile, in a capture without repeated packets.
+pub fn is_in_profile(loss: &Loss, capture_result: &CaptureResult) -> bool {
+    loss.lost_packets >= LOST_MIN && !capture_result.has_duplicate_packets()
 }
 
-fn draft(found: &Found, targets: &Targets, arguments: &args::Learn) -> Draft {
-    let learned = &found.learned;
+fn draft(capture_result: &CaptureResult, targets: &Targets, arguments: &args::Learn) -> Draft {
+    let learned = &capture_result.learned;
     let loss = |loss: &Loss| {
-        // Three digits: more would claim what no estimate of losses has.
+        // Three digits: an estimate of losses is not more accurate.
         let rounded = format!("{:.2e}", loss.share).parse().unwrap_or(0.0);
-        let kept = is_kept(loss, found) && !arguments.no_loss;
-        Probability::new(rounded).filter(|_| kept).unwrap_or(Probability::ZERO)
+        let is_used = is_in_profile(loss, capture_result) && !arguments.no_loss;
+        Probability::new(rounded).filter(|_| is_used).unwrap_or(Probability::ZERO)
     };
     Draft {
         name: targets.name.clone(),
-        about: about(found),
-        notes: notes(found, targets, arguments),
+        about: about(capture_result),
+        notes: notes(capture_result, targets, arguments),
         quantiles: learned.points.clone(),
-        jitter: jitter(found, arguments),
+        jitter: jitter(capture_result, arguments),
         up_loss: loss(&learned.up),
         down_loss: loss(&learned.down),
     }
 }
 
-/// Each packet's jitter as it stands in the profile.
-pub fn jitter(found: &Found, arguments: &args::Learn) -> Duration {
-    let spread = found.learned.spread.filter(|_| arguments.jitter);
+/// The jitter in the profile; zero without `--jitter`.
+pub fn jitter(capture_result: &CaptureResult, arguments: &args::Learn) -> Duration {
+    let spread = capture_result.learned.spread.filter(|_| arguments.jitter);
     Duration::from_nanos(spread.map_or(0, |spread| spread.jitter_ns / 1000 * 1000))
 }
 
-/// One sentence: what it was learned from, and what a value of it is.
-fn about(found: &Found) -> String {
-    let learned = &found.learned;
+/// A sentence with the source of the profile and the meaning of its values.
+fn about(capture_result: &CaptureResult) -> String {
+    let learned = &capture_result.learned;
     let tallies = learned.tallies;
     format!(
         "learned from {}, {}{}, captured {}: {} connections of {}{} clients, by {}, {}",
-        found.title,
-        // Some tools write times from zero on, which are no date.
+        capture_result.title,
+        // Some tools write times from zero, which are not dates.
         if learned.from.as_nanos() < YEAR_2000 {
             String::new()
         } else {
-            format!("{} for ", moment(learned.from.as_nanos()))
+            format!("{} for ", utc_time(learned.from.as_nanos()))
         },
         units::format_duration(Duration::from_millis(learned.to.since(learned.from).as_millis() as u64)),
         place(learned.capture_point),
@@ -135,9 +135,9 @@ fn about(found: &Found) -> String {
     )
 }
 
-/// What stands at the top of the file for whoever opens it.
-fn notes(found: &Found, targets: &Targets, arguments: &args::Learn) -> Vec<String> {
-    let learned = &found.learned;
+/// The comments at the top of the profile.
+fn notes(capture_result: &CaptureResult, targets: &Targets, arguments: &args::Learn) -> Vec<String> {
+    let learned = &capture_result.learned;
     let value = match (learned.by, learned.steady) {
         (By::Client, _) => "a client address: the median RTT of its connections",
         (By::Connection, false) => "a connection: the RTT of its handshake",
@@ -159,14 +159,14 @@ fn notes(found: &Found, targets: &Targets, arguments: &args::Learn) -> Vec<Strin
             .to_owned(),
     ];
     for (direction, loss) in [("up", &learned.up), ("down", &learned.down)] {
-        let kept = match (is_kept(loss, found), arguments.no_loss) {
+        let remark = match (is_in_profile(loss, capture_result), arguments.no_loss) {
             (true, false) => "",
-            (true, true) => "; left out of the profile as asked",
+            (true, true) => "; left out of the profile (--no-loss)",
             (false, _) if loss.lost_packets == 0 => "",
-            (false, _) if found.is_doubled() => "; left out, since packets were captured twice",
+            (false, _) if capture_result.has_duplicate_packets() => "; left out, since packets were captured twice",
             (false, _) => "; too few to be in the profile",
         };
-        notes.push(format!("Loss {direction}: {}{kept}.", loss_words(loss)));
+        notes.push(format!("Loss {direction}: {}{remark}.", loss_text(loss)));
     }
     if let Some(spread) = learned.spread {
         notes.push(format!(
@@ -180,12 +180,12 @@ fn notes(found: &Found, targets: &Targets, arguments: &args::Learn) -> Vec<Strin
         pace_words(&learned.arrivals),
         targets.arrivals.file_name().unwrap_or_default().to_string_lossy()
     ));
-    notes.push(format!("Replay: {}", super::replay(found, targets)));
+    notes.push(format!("Replay: {}", super::replay(capture_result, targets)));
     notes
 }
 
-/// A loss in words.
-pub fn loss_words(loss: &Loss) -> String {
+/// A loss estimate as a text.
+pub fn loss_text(loss: &Loss) -> String {
     if loss.lost_packets == 0 {
         return format!("none seen in {} data packets", count(loss.data_packets));
     }
@@ -200,7 +200,7 @@ pub fn loss_words(loss: &Loss) -> String {
     )
 }
 
-/// Rates in words.
+/// Arrival rates as a text.
 pub fn pace_words(arrivals: &Arrivals) -> String {
     let words = |what: &str, pace: &watch::learn::ArrivalRate| {
         let peak = pace.peak_per_s.map_or(String::new(), |peak| format!(", at most {}", level(peak)));
@@ -214,7 +214,7 @@ pub fn pace_words(arrivals: &Arrivals) -> String {
     }
 }
 
-/// Where a capture was taken, in words.
+/// The capture point as a text.
 pub fn place(point: CapturePoint) -> &'static str {
     match point {
         CapturePoint::AtServer => "at the server",
@@ -223,8 +223,8 @@ pub fn place(point: CapturePoint) -> &'static str {
     }
 }
 
-/// A moment of the wall clock in UTC.
-pub fn moment(nanos: u64) -> String {
+/// A time in ns since 1970, as RFC 3339 in UTC.
+pub fn utc_time(nanos: u64) -> String {
     store::rfc3339(UNIX_EPOCH + Duration::from_nanos(nanos))
 }
 
@@ -248,12 +248,12 @@ fn put(file: &Path, text: &str, force: bool) -> Result<()> {
     open.write_all(text.as_bytes()).with_context(|| format!("writing {}", file.display()))
 }
 
-/// A name as part of a file's.
-fn harmless(name: &str) -> String {
+/// A profile's name as a file name: without `/` and control characters.
+fn file_name_of(name: &str) -> String {
     name.chars().map(|c| if c == '/' || c.is_control() { '-' } else { c }).collect()
 }
 
-/// Since 1970, in nanoseconds.
+/// The beginning of 2000, in ns since 1970.
 const YEAR_2000: u64 = 946_684_800_000_000_000;
-/// Fewer losses than this are chance: ten are told to within a third.
+/// Fewer losses than this are not significant: an estimate from ten is accurate to a third.
 const LOST_MIN: u64 = 10;

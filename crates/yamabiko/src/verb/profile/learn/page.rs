@@ -1,4 +1,4 @@
-//! What was learned, on one screen.
+//! Prints a learned profile on one screen.
 
 use path::Profile;
 use report::figures::{count, duration, level, share};
@@ -6,12 +6,12 @@ use report::terminal::{Entry, entries};
 use report::{ProfileView, Style};
 use schema::document::CheckState;
 
-use super::files::{Targets, loss_words, pace_words};
-use super::{Found, document, replay, rtts_ns};
+use super::files::{Targets, loss_text, pace_words};
+use super::{CaptureResult, document, replay, rtts_ns};
 
-/// The profile with its plot, then what else was seen, then how to replay it.
-pub fn render(found: &Found, targets: &Targets, profile: &Profile, style: Style) -> String {
-    let learned = &found.learned;
+/// The profile with its plot, further figures of the capture, and the command that replays it.
+pub fn render(capture_result: &CaptureResult, targets: &Targets, profile: &Profile, style: Style) -> String {
+    let learned = &capture_result.learned;
     let view = ProfileView {
         name: profile.name().to_owned(),
         about: profile.about().to_owned(),
@@ -21,15 +21,15 @@ pub fn render(found: &Found, targets: &Targets, profile: &Profile, style: Style)
     };
     let mut text = report::terminal::profile(&view, style);
     text.push('\n');
-    text.push_str(&entries(&said(found, targets), style));
+    text.push_str(&entries(&entries_of(capture_result, targets), style));
     text
 }
 
-fn said(found: &Found, targets: &Targets) -> Vec<Entry> {
-    let learned = &found.learned;
+fn entries_of(capture_result: &CaptureResult, targets: &Targets) -> Vec<Entry> {
+    let learned = &capture_result.learned;
     let tallies = learned.tallies;
-    let mut said = Vec::new();
-    let mut words = |label: &str, text: String| said.push(Entry::Words(label.to_owned(), text));
+    let mut list = Vec::new();
+    let mut words = |label: &str, text: String| list.push(Entry::Words(label.to_owned(), text));
     words(
         "connections",
         format!(
@@ -52,7 +52,7 @@ fn said(found: &Found, targets: &Targets) -> Vec<Entry> {
             share(learned.shares.busiest_tenth)
         ),
     );
-    words("quantiles", quantiles(found));
+    words("quantiles", quantiles(capture_result));
     if let Some(spread) = learned.spread {
         words(
             "jitter",
@@ -63,29 +63,30 @@ fn said(found: &Found, targets: &Targets) -> Vec<Entry> {
             ),
         );
     }
-    words("loss up", loss_words(&learned.up));
-    words("loss down", loss_words(&learned.down));
+    words("loss up", loss_text(&learned.up));
+    words("loss down", loss_text(&learned.down));
     words("arrivals", pace_words(&learned.arrivals));
-    for check in document::checks(found).iter().filter(|check| check.state != CheckState::Ok) {
-        said.push(Entry::Warning("suspect".to_owned(), format!("{}: {}", check.name, check.why)));
+    for check in document::checks(capture_result).iter().filter(|check| check.state != CheckState::Ok) {
+        list.push(Entry::Warning("suspect".to_owned(), format!("{}: {}", check.name, check.why)));
     }
-    for note in document::notes(found) {
-        said.push(Entry::Words("note".to_owned(), note));
+    for note in document::notes(capture_result) {
+        list.push(Entry::Words("note".to_owned(), note));
     }
-    said.push(Entry::Blank);
+    list.push(Entry::Blank);
     for file in [&targets.profile, &targets.arrivals] {
-        said.push(Entry::Verbatim("written".to_owned(), file.display().to_string()));
+        list.push(Entry::Verbatim("written".to_owned(), file.display().to_string()));
     }
-    said.push(Entry::Verbatim("replay".to_owned(), replay(found, targets)));
-    said
+    list.push(Entry::Verbatim("replay".to_owned(), replay(capture_result, targets)));
+    list
 }
 
-/// Three quantiles with the range that chance leaves them.
-fn quantiles(found: &Found) -> String {
-    let shown = found.learned.estimates.iter().filter(|estimate| [0.5, 0.9, 0.99].contains(&estimate.quantile));
+/// Three quantiles with their confidence intervals.
+fn quantiles(capture_result: &CaptureResult) -> String {
+    let shown =
+        capture_result.learned.estimates.iter().filter(|estimate| [0.5, 0.9, 0.99].contains(&estimate.quantile));
     let words: Vec<String> = shown
         .map(|estimate| {
-            let end = |ns: Option<u64>| ns.map_or("beyond what was seen".to_owned(), duration);
+            let end = |ns: Option<u64>| ns.map_or("outside the captured values".to_owned(), duration);
             format!(
                 "p{:.0} {} ({} to {})",
                 estimate.quantile * 100.0,
@@ -95,5 +96,5 @@ fn quantiles(found: &Found) -> String {
             )
         })
         .collect();
-    format!("{}; in brackets what chance leaves open", words.join(", "))
+    format!("{}; in brackets the confidence interval", words.join(", "))
 }

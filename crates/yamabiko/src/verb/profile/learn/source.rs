@@ -1,4 +1,4 @@
-//! Where connections come from: a device, a capture file, or a run that watched.
+//! Reads connections from their source: a device, a capture file, or a stored run with a packet capture.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -18,38 +18,38 @@ use watch::{CapturePoint, Summary, Watch, WatchSpec};
 use wire::link::LinkType;
 
 use crate::args;
-use crate::terminal::say;
+use crate::terminal::print_message;
 use crate::verb::capture_file::{self, FileRead};
-use crate::verb::watch::{Ending, document};
+use crate::verb::watch::{CaptureEnd, document};
 
-/// An open source.
+/// An open source of connections.
 pub enum Source {
     Device(Capture, String),
     File(File, PathBuf),
     Run(PathBuf, Option<CapturePoint>),
 }
 
-/// How the source was read, besides its records.
+/// How a source was read.
 #[derive(Debug, Default)]
 pub struct Reading {
-    /// First moment watched.
+    /// Start of the capture.
     pub from: Timestamp,
-    /// Last moment watched.
+    /// End of the capture.
     pub to: Timestamp,
-    /// Packets, where there were any to read.
+    /// Number of packets, if known.
     pub packets: Option<u64>,
     /// Packets that the capturing system lost.
     pub capture_drops: u64,
-    /// Whether Ctrl-C ended it.
+    /// Whether Ctrl-C ended the capture early.
     pub interrupted: bool,
-    /// Why it could not be read to its end.
+    /// Why the source could not be read to its end.
     pub failure: Option<Error>,
-    /// What `watch` doubts of it.
-    pub doubts: Vec<Check>,
+    /// The capture's failed validity checks that concern connections, RTTs and losses.
+    pub failed_checks: Vec<Check>,
 }
 
 impl Source {
-    /// Opens what the arguments name.
+    /// Opens the source that the arguments name.
     pub fn open(arguments: &args::Learn) -> Result<Source> {
         match (&arguments.interface, &arguments.file) {
             (Some(device), _) => open_device(arguments, device),
@@ -58,7 +58,7 @@ impl Source {
         }
     }
 
-    /// What it is called in messages.
+    /// Name of the source in messages.
     pub fn name(&self) -> String {
         match self {
             Source::Device(_, device) => device.clone(),
@@ -67,7 +67,7 @@ impl Source {
         }
     }
 
-    /// What it is called in the profile, which may be handed on: without the folder that it lies in.
+    /// Name of the source in the profile, which may be passed on: without the folder.
     pub fn title(&self) -> String {
         match self {
             Source::File(_, path) | Source::Run(path, _) if path != Path::new("-") => {
@@ -77,7 +77,7 @@ impl Source {
         }
     }
 
-    /// What a profile from it may be called: letters, digits, `-`, `_` and `.`.
+    /// Default name of the profile's file: letters, digits, `-`, `_` and `.`.
     pub fn stem(&self) -> String {
         let stem = match self {
             Source::Device(_, device) => device.clone(),
@@ -90,7 +90,7 @@ impl Source {
         if stem.trim_matches(['.', '-']).is_empty() { "learned".to_owned() } else { stem }
     }
 
-    /// Where a run says that it watched.
+    /// The capture point of a stored run.
     pub fn capture_point(&self) -> Option<CapturePoint> {
         match self {
             Source::Run(_, point) => *point,
@@ -98,7 +98,7 @@ impl Source {
         }
     }
 
-    /// Reads it to its end, to the first defect, to the end of its time, or to Ctrl-C.
+    /// Reads the source to its end, to the first defect, to the end of the duration, or to Ctrl-C.
     pub fn read(self, arguments: &args::Learn, interrupts: &Interrupts, learn: &mut Learn) -> Reading {
         let is_file = matches!(self, Source::File(..));
         let mut feed = Feed {
@@ -107,7 +107,7 @@ impl Source {
                 servers: arguments.servers.clone(),
                 hash_seed: realtime_ns().rotate_left(32) ^ u64::from(std::process::id()),
                 duplicates: true,
-                // A file's packets are put in their place before.
+                // Packets of a file are sorted before they are analysed.
                 disorder: if is_file { Duration::ZERO } else { WatchSpec::default().disorder },
                 ..WatchSpec::default()
             }),
@@ -118,14 +118,14 @@ impl Source {
             seconds: Vec::new(),
         };
         match self {
-            Source::Device(capture, _) => listen(capture, arguments.duration, interrupts, &mut feed),
+            Source::Device(capture, _) => capture_device(capture, arguments.duration, interrupts, &mut feed),
             Source::File(mut input, _) => read_file(&mut input, interrupts, &mut feed),
             Source::Run(dir, _) => read_run(&dir, learn),
         }
     }
 }
 
-/// From packets to what is learned.
+/// Analyses packets and passes the records on to the learning.
 struct Feed<'a> {
     watch: Watch,
     summary: Summary,
@@ -136,8 +136,8 @@ struct Feed<'a> {
 }
 
 impl Feed<'_> {
-    /// Hands over every record that is finished.
-    fn take(&mut self) {
+    /// Passes all finished records on.
+    fn collect(&mut self) {
         self.watch.take_connections(&mut self.connections);
         self.watch.take_requests(&mut self.requests);
         self.watch.take_seconds(&mut self.seconds);
@@ -148,21 +148,21 @@ impl Feed<'_> {
         self.learn.add_requests(&self.requests);
         self.connections.clear();
         self.requests.clear();
-        // Arrivals are counted from the records, since a choice of servers applies to them.
+        // Arrivals are counted from the records, which the choice of servers filters.
         self.seconds.clear();
     }
 
     fn finish(&mut self, from: Timestamp, to: Timestamp) -> Reading {
         self.watch.finish(to);
-        self.take();
+        self.collect();
         let part = self.summary.part(&self.watch, "", CapturePoint::default());
-        let ending = Ending { from, to, interrupted: false, failure: None, reordered: 0 };
+        let end = CaptureEnd { from, to, interrupted: false, failure: None, reordered: 0 };
         Reading {
             from,
             to,
             packets: Some(part.packets),
             capture_drops: part.capture_drops,
-            doubts: doubts(document::checks(&part, &ending, None)),
+            failed_checks: failed_checks(document::checks(&part, &end, None)),
             ..Reading::default()
         }
     }
@@ -173,14 +173,14 @@ fn open_device(arguments: &args::Learn, device: &str) -> Result<Source> {
         ports: &arguments.ports,
         hosts: &arguments.servers,
         promiscuous: arguments.promiscuous,
-        ..CaptureSpec::new(device, SNAP)
+        ..CaptureSpec::new(device, SNAPLEN)
     };
     let capture = Capture::open(&spec).map_err(testbed::TestbedError::environment)?;
     if !arguments.json {
         let time = arguments.duration.map_or("until Ctrl-C".to_owned(), |time| {
             format!("for {} (Ctrl-C ends it earlier)", units::format_duration(time))
         });
-        say(format_args!("capturing on {device} {time}"));
+        print_message(format_args!("capturing on {device} {time}"));
     }
     Ok(Source::Device(capture, device.to_owned()))
 }
@@ -191,18 +191,18 @@ fn open_path(path: &Path) -> Result<Source> {
         return Ok(Source::File(input.into(), path.to_owned()));
     }
     if path.is_file() || path.exists() && !path.is_dir() {
-        // A file that cannot be opened is a mistake of the one who named it: status 1, so no io::Error is passed on.
+        // A file that cannot be opened is an error of usage (status 1), so no io::Error is passed on.
         let file = File::open(path).map_err(|error| anyhow!("opening {}: {error}", path.display()))?;
         return Ok(Source::File(file, path.to_owned()));
     }
     let dir = if path.is_dir() {
         path.to_owned()
     } else {
-        let found = path.to_str().and_then(|asked| RunStore::open().ok()?.find(asked).ok());
-        found.ok_or_else(|| anyhow!("{}: there is no such file, and no run of that name", path.display()))?
+        let found = path.to_str().and_then(|name| RunStore::open().ok()?.find(name).ok());
+        found.ok_or_else(|| anyhow!("{}: there is no file and no run of that name", path.display()))?
     };
     if !dir.join("connections.parquet").exists() && !dir.join("connections").exists() {
-        bail!("{}: no connections are kept there: it is no run that watched packets", dir.display());
+        bail!("{}: expected a run with a packet capture; this folder has no stored connections", dir.display());
     }
     let point = store::read_watch_part(&dir).ok().flatten().and_then(|part| match part.capture_point.as_str() {
         "server" => Some(CapturePoint::AtServer),
@@ -213,8 +213,13 @@ fn open_path(path: &Path) -> Result<Source> {
     Ok(Source::Run(dir, point))
 }
 
-/// The first bytes of every packet that passes, for a time.
-fn listen(mut capture: Capture, time: Option<Duration>, interrupts: &Interrupts, feed: &mut Feed<'_>) -> Reading {
+/// Captures the headers of all packets of a device, for a duration or until Ctrl-C.
+fn capture_device(
+    mut capture: Capture,
+    time: Option<Duration>,
+    interrupts: &Interrupts,
+    feed: &mut Feed<'_>,
+) -> Reading {
     let link = match capture.framing() {
         Framing::Ethernet => LinkType::Ethernet,
         Framing::Ip => LinkType::RawIp,
@@ -222,13 +227,13 @@ fn listen(mut capture: Capture, time: Option<Duration>, interrupts: &Interrupts,
     let from = Timestamp::from_nanos(realtime_ns());
     feed.watch.handle_time(from);
     let clock = Clock::start();
-    let (mut looked_s, mut failure) = (0, None);
+    let (mut checked_s, mut failure) = (0, None);
     while interrupts.count() == 0 && failure.is_none() {
-        wait_readable(capture.as_fd(), TURN);
-        take_packets(&mut capture, link, feed);
+        wait_readable(capture.as_fd(), WAIT_TIMEOUT);
+        analyse_packets(&mut capture, link, feed);
         let elapsed = clock.now().since(Timestamp::ZERO);
-        if elapsed.as_secs() > looked_s {
-            looked_s = elapsed.as_secs();
+        if elapsed.as_secs() > checked_s {
+            checked_s = elapsed.as_secs();
             count_drops(&capture, feed);
             failure = capture.check().err().map(|error| testbed::TestbedError::environment(error).into());
         }
@@ -237,40 +242,41 @@ fn listen(mut capture: Capture, time: Option<Duration>, interrupts: &Interrupts,
         }
     }
     let to = Timestamp::from_nanos(realtime_ns());
-    // What was captured by now is still in a block that is not full. A capture that cannot be stopped is ended by the
-    // bound on the turns.
+    // The last packets are still in a block that is not full. FINAL_BLOCKS_MAX ends the loop if the capture cannot be
+    // stopped.
     let _ = capture.stop();
-    for _ in 0..LAST_TURNS {
+    for _ in 0..FINAL_BLOCKS_MAX {
         if !wait_readable(capture.as_fd(), RETIRE * 2) {
             break;
         }
-        take_packets(&mut capture, link, feed);
+        analyse_packets(&mut capture, link, feed);
     }
     count_drops(&capture, feed);
     let interrupted = interrupts.count() > 0 && time.is_some();
     Reading { interrupted, failure, ..feed.finish(from, to) }
 }
 
-fn take_packets(capture: &mut Capture, link: LinkType, feed: &mut Feed<'_>) {
+fn analyse_packets(capture: &mut Capture, link: LinkType, feed: &mut Feed<'_>) {
     while let Some(block) = capture.next_block() {
         for packet in block.packets() {
             feed.watch.handle_packet(packet.at, link, packet.bytes, packet.original_length);
         }
         drop(block);
-        feed.take();
+        feed.collect();
     }
 }
 
-/// A little behind the clock: packets of the last moments are in a block that has not been handed over yet.
+/// Passes time and lost packets to the analysis. The time is slightly behind the clock, as the latest packets are in a
+/// block that is not yet delivered.
 fn count_drops(capture: &Capture, feed: &mut Feed<'_>) {
-    let now = Timestamp::from_nanos(realtime_ns().saturating_sub(BEHIND_NS));
+    let now = Timestamp::from_nanos(realtime_ns().saturating_sub(DELIVERY_DELAY_NS));
     match capture.statistics() {
         Ok(counted) if counted.drops > 0 => feed.watch.handle_capture_drops(now, counted.drops),
         _ => feed.watch.handle_time(now),
     }
 }
 
-/// A capture, to its end, to the first defect, or to Ctrl-C.
+/// Reads a capture file to its end, to the first defect, or to Ctrl-C.
 fn read_file(input: &mut File, interrupts: &Interrupts, feed: &mut Feed<'_>) -> Reading {
     let (mut from, mut to, mut unknown, mut packets) = (Timestamp::MAX, Timestamp::ZERO, None, 0u64);
     let FileRead { interrupted, failure, drops, .. } = capture_file::read(input, interrupts, |packet| {
@@ -284,20 +290,20 @@ fn read_file(input: &mut File, interrupts: &Interrupts, feed: &mut Feed<'_>) -> 
             }
         }
         packets += 1;
-        if packets.is_multiple_of(TAKE_EVERY) {
-            feed.take();
+        if packets.is_multiple_of(PACKETS_PER_COLLECTION) {
+            feed.collect();
         }
     });
     if drops > 0 {
         feed.watch.handle_capture_drops(to, drops);
     }
-    let unknown = unknown
-        .map(|number| anyhow!("packets of link layer {number} (LINKTYPE), which is not known here, were left out"));
+    let unknown =
+        unknown.map(|number| anyhow!("packets with the unsupported link layer {number} (LINKTYPE) were left out"));
     let failure = failure.or(unknown);
     Reading { interrupted, failure, ..feed.finish(from.min(to), to) }
 }
 
-/// The tables of a run. A part that cannot be read is left out, and the first such is told.
+/// Reads the tables of a stored run. Unreadable parts are left out; the first failure is reported.
 fn read_run(dir: &Path, learn: &mut Learn) -> Reading {
     let mut reading = Reading { from: Timestamp::MAX, ..Reading::default() };
     let outcome = (|| -> Result<()> {
@@ -325,19 +331,19 @@ fn read_run(dir: &Path, learn: &mut Learn) -> Reading {
         (reading.packets, reading.capture_drops) = (Some(part.packets), part.capture_drops);
     }
     if let Ok(document) = store::read_summary(dir) {
-        reading.doubts = doubts(document.validity.checks);
+        reading.failed_checks = failed_checks(document.validity.checks);
     }
     reading
 }
 
-/// The checks of a capture that failed: those that bear on connections, their distances and losses. What they carry does not.
-fn doubts(mut checks: Vec<Check>) -> Vec<Check> {
-    checks.retain(|check| check.state == CheckState::Failed && BEARING.contains(&check.name.as_str()));
+/// The failed checks of a capture that concern connections, RTTs and losses. Checks of payload do not matter here.
+fn failed_checks(mut checks: Vec<Check>) -> Vec<Check> {
+    checks.retain(|check| check.state == CheckState::Failed && RELEVANT_CHECKS.contains(&check.name.as_str()));
     checks
 }
 
-/// Checks of `watch`, and of a run that watched.
-const BEARING: [&str; 9] = [
+/// Checks of `watch`, and of a run with a packet capture, that concern connections, RTTs and losses.
+const RELEVANT_CHECKS: [&str; 9] = [
     "capture_whole",
     "capture_drops",
     "capture_missing",
@@ -348,15 +354,15 @@ const BEARING: [&str; 9] = [
     ANALYZED,
     "wire_capture_drops",
 ];
-/// Where there is nothing to learn from, that is said first.
+/// The check that there were packets to analyze. Without connections the error of learning is reported instead of it.
 pub const ANALYZED: &str = "capture_analyzed";
-/// Bytes of a packet that are captured: every header, and a status line.
-const SNAP: u32 = 128;
-/// How long to wait for packets before looking at the clock.
-const TURN: Duration = Duration::from_millis(100);
-/// Well above [`RETIRE`].
-const BEHIND_NS: u64 = 200_000_000;
-/// Blocks waited for at the end, at most; there are 16.
-const LAST_TURNS: usize = 64;
-/// Packets between two looks for finished records.
-const TAKE_EVERY: u64 = 4096;
+/// Bytes captured of a packet: all headers up to TCP, and an HTTP status line.
+const SNAPLEN: u32 = 128;
+/// How long to wait for packets before the clock is checked.
+const WAIT_TIMEOUT: Duration = Duration::from_millis(100);
+/// Upper bound of the time from a packet's arrival to its delivery: well above [`RETIRE`].
+const DELIVERY_DELAY_NS: u64 = 200_000_000;
+/// Most blocks waited for at the end; the ring has 16.
+const FINAL_BLOCKS_MAX: usize = 64;
+/// Packets between two collections of finished records.
+const PACKETS_PER_COLLECTION: u64 = 4096;

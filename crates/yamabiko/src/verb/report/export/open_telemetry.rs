@@ -1,4 +1,4 @@
-//! `report --export otlp`: a run's metrics as one message of OTLP.
+//! `report --export otlp`: makes one OTLP message of a run's metrics.
 
 use std::path::Path;
 
@@ -7,14 +7,14 @@ use report::export::otlp::{self, Durations};
 use report::export::{self, Figures};
 use schema::Document;
 
-use super::asked;
+use super::request_targets;
 
-/// Durations of a run's requests. Empty where the table is a sample: its counts would be too low.
+/// Durations of a run's requests. Empty if the table is a sample, whose counts would be too low.
 pub fn durations(dir: &Path, document: &Document) -> Result<Durations> {
     if document.run.recorded.is_none_or(|recorded| recorded.one_in > 1) {
         return Ok(Durations::default());
     }
-    let mut durations = Durations::of(&asked(dir));
+    let mut durations = Durations::of(&request_targets(dir));
     for row in store::read_requests(dir)? {
         durations.add(&row?);
     }

@@ -1,4 +1,4 @@
-//! The page: caches by offered rate, forwarding by condition, Bonnie's table, and conclusions.
+//! The page of `reproduce gateway`: caches by offered rate, forwarding by condition, Bonnie's table, and conclusions.
 
 use cachebench::sweep_plan::RATES_PER_S;
 use gateway::Condition;
@@ -13,13 +13,13 @@ use schema::ReproductionDocument;
 /// Assembles the page.
 pub fn page(document: &ReproductionDocument) -> Page {
     let summary = summary(&document.reproduce);
-    let sections = vec![concluded(document), caches(document), streams(document), disks(document)];
+    let sections = vec![conclusion_section(document), caches(document), streams(document), disks(document)];
     let title = "School gateway: caches, forwarding and storage of a small, a middle and a large machine";
     page_with(title, document, (&summary.head, &summary.lines), &[6], sections)
 }
 
 /// The paper's conclusions, evaluated on this run.
-fn concluded(document: &ReproductionDocument) -> Section {
+fn conclusion_section(document: &ReproductionDocument) -> Section {
     let sentences = conclusions::sentences(&document.reproduce.rows);
     sentences.into_iter().fold(Section::new("Conclusions"), Section::text)
 }
@@ -164,7 +164,7 @@ fn points(document: &ReproductionDocument, experiment: &str, quantity: &str, fac
     of.filter_map(|row| Some([rows::rate_of(&row.setting)?, row.measured? * factor])).collect()
 }
 
-/// The published values of it.
+/// The published values of a figure, by the paper's rates.
 fn published(machine: Machine, interface: Interface, quantity: &str, factor: f64) -> Vec<[f64; 2]> {
     let of =
         PUBLISHED.iter().filter(|one| (one.machine, one.interface, one.quantity) == (machine, interface, quantity));

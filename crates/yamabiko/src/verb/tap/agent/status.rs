@@ -1,4 +1,4 @@
-//! `yamabiko tap agent status`: how an agent stands, by its own word.
+//! `yamabiko tap agent status`: prints the status that an agent last wrote.
 
 use std::fmt::Write as _;
 use std::io::ErrorKind;
@@ -14,12 +14,15 @@ use crate::args;
 use crate::exit::Exit;
 use crate::verb::bench::print;
 
-/// Prints it. An agent that does not run is told by the exit status, too.
+/// Prints an agent's status. The exit status shows whether the agent runs.
 pub fn run(arguments: &args::AgentStatus) -> Result<Exit> {
     let folder = data(arguments.data.as_deref())?;
     let (status, runs) = Status::read(&folder).map_err(|error| match error.kind() {
         ErrorKind::NotFound => {
-            anyhow!("no agent was ever started with {}: its --data, or another user's?", folder.display())
+            anyhow!(
+                "no agent was ever started with {}; give the agent's folder with --data, or run this as the agent's user",
+                folder.display()
+            )
         }
         _ => anyhow::Error::from(error).context(format!("reading {}", folder.display())),
     })?;
@@ -32,30 +35,30 @@ pub fn run(arguments: &args::AgentStatus) -> Result<Exit> {
 }
 
 fn page(status: &Status, runs: bool, now_ns: u64) -> String {
-    let ago = |at_ns: u64| duration(now_ns.saturating_sub(at_ns));
+    let age = |at_ns: u64| duration(now_ns.saturating_sub(at_ns));
     let mut page = String::new();
     let mut line = |name: &str, text: String| {
         // Writing to a String cannot fail.
         let _ = writeln!(page, "{name:<10}{}", plain(&text));
     };
     let process = if runs {
-        format!("process {}, for {}", status.pid, ago(status.started_unix_ns))
+        format!("process {}, for {}", status.pid, age(status.started_unix_ns))
     } else {
-        format!("it does not run; its last word is {} old", ago(status.at_unix_ns))
+        format!("it does not run; its last status is {} old", age(status.at_unix_ns))
     };
     line("agent", format!("{}, version {}, {process}", status.name, status.version));
     if runs && now_ns.saturating_sub(status.at_unix_ns) > STALE_NS {
         line(
             "",
-            format!("it has written nothing for {}: its disk may be full, or it is stuck", ago(status.at_unix_ns)),
+            format!("it has written no status for {}: its disk may be full, or it is stuck", age(status.at_unix_ns)),
         );
     }
     let link = &status.link;
     let why = if link.why.is_empty() { String::new() } else { format!(": {}", link.why) };
-    let state = format!("{} for {}{why}", link.state.words(), ago(link.since_unix_ns));
+    let state = format!("{} for {}{why}", link.state.words(), age(link.since_unix_ns));
     line("manager", format!("{}, {state}", status.manager));
     if link.state != Connection::NotTried && link.stored_unix_ns > 0 {
-        line("", format!("it last had something {} ago", ago(link.stored_unix_ns)));
+        line("", format!("it last stored data {} ago", age(link.stored_unix_ns)));
     }
     let spool = &status.spool;
     let (batches, rows) = (count(spool.batches), count(spool.rows));
@@ -111,7 +114,7 @@ fn settings(status: &Status) -> String {
     text
 }
 
-/// It writes each second.
+/// Age from which a status is reported as old. An agent writes its status every second.
 const STALE_NS: u64 = 15_000_000_000;
 
 #[cfg(test)]
@@ -168,7 +171,7 @@ mod tests {
 
     #[test]
     fn agent_status_reports_ended_and_stuck_agents() {
-        assert!(page(&status(), false, 160_000_000_000).contains("it does not run; its last word is 60.0 s old"));
-        assert!(page(&status(), true, 160_000_000_000).contains("it has written nothing for 60.0 s"));
+        assert!(page(&status(), false, 160_000_000_000).contains("it does not run; its last status is 60.0 s old"));
+        assert!(page(&status(), true, 160_000_000_000).contains("it has written no status for 60.0 s"));
     }
 }

@@ -1,4 +1,4 @@
-//! `tap manager token`: who may come. It writes the index beside a manager that runs.
+//! `tap manager token`: adds, lists and revokes the tokens of agents and users, also while a manager runs.
 
 use std::fmt::Write as _;
 use std::fs::OpenOptions;
@@ -14,58 +14,58 @@ use sys::clock::realtime_ns;
 
 use crate::args::{Token, TokenAdd};
 use crate::exit::Exit;
-use crate::terminal::say;
+use crate::terminal::print_message;
 use crate::verb::bench::print;
 
-/// Makes, lists or revokes.
+/// Adds a token, lists tokens, or revokes one.
 pub fn run(token: &Token) -> Result<Exit> {
     match token {
-        Token::Add(add) => make(add)?,
+        Token::Add(add) => create(add)?,
         Token::List(list) => print(&table(&tokens::list(&*Data::beside(&list.data, false)?)?))?,
         Token::Revoke(revoke) => {
             let data = Data::beside(&revoke.data, false)?;
             let count = tokens::revoke(&data, &revoke.name, revoke.role.map(Into::into), realtime_ns())?;
-            say(format_args!("{count} revoked"));
+            print_message(format_args!("{count} revoked"));
         }
     }
     Ok(Exit::Success)
 }
 
-fn make(add: &TokenAdd) -> Result<()> {
+fn create(add: &TokenAdd) -> Result<()> {
     let data = Data::beside(&add.data, true)?;
     let now = realtime_ns();
     let Some(path) = &add.output else {
         let text = tokens::add(&data, &add.name, add.role.into(), now)?;
         return print(&(text + "\n"));
     };
-    // The file first: a token that can be written nowhere would be good, and nobody would have it.
+    // The file is created first: otherwise a failure would leave a valid token that is written nowhere.
     let mut file = OpenOptions::new()
         .write(true)
         .create_new(true)
         .mode(0o600)
         .open(path)
         .with_context(|| format!("creating {} (it must not be there yet)", path.display()))?;
-    let kept = tokens::add(&data, &add.name, add.role.into(), now).map_err(anyhow::Error::from).and_then(|text| {
+    let outcome = tokens::add(&data, &add.name, add.role.into(), now).map_err(anyhow::Error::from).and_then(|text| {
         let written = writeln!(file, "{text}").and_then(|()| file.sync_all());
         written.or_else(|error| {
-            // Nobody has it.
+            // The token could not be written, so it is of no use.
             tokens::revoke(&data, &add.name, Some(add.role.into()), now)?;
             Err(anyhow::Error::from(error).context(format!("writing {}; the token was revoked again", path.display())))
         })
     });
-    if kept.is_err() {
+    if outcome.is_err() {
         remove(path);
     }
-    kept
+    outcome
 }
 
-/// Its own failure would only hide the error that led here.
+/// Removes a file and ignores failures: the error that led here is the one to report.
 fn remove(path: &Path) {
     let _ = std::fs::remove_file(path);
 }
 
 fn table(listed: &[Listed]) -> String {
-    let moment = |ns: Option<u64>, absent: &str| match ns {
+    let time = |ns: Option<u64>, absent: &str| match ns {
         Some(ns) => store::rfc3339(UNIX_EPOCH + Duration::from_nanos(ns))[..19].replace('T', " "),
         None => absent.to_owned(),
     };
@@ -77,9 +77,9 @@ fn table(listed: &[Listed]) -> String {
             "{:width$}  {:8}  {:19}  {:19}  {}",
             token.name,
             token.role.as_str(),
-            moment(Some(token.made_at_ns), "-"),
-            moment(token.used_at_ns, "never"),
-            token.revoked_at_ns.map_or("active".to_owned(), |at| format!("revoked {}", moment(Some(at), ""))),
+            time(Some(token.made_at_ns), "-"),
+            time(token.used_at_ns, "never"),
+            token.revoked_at_ns.map_or("active".to_owned(), |at| format!("revoked {}", time(Some(at), ""))),
         );
     }
     text

@@ -1,5 +1,5 @@
-//! The receiver's HTTP server: which requests are accepted. The crate `web` limits connections, request heads and times, with a separate limit for
-//! connections that have not shown the token.
+//! The receiver's HTTP server: decides which requests are accepted. The crate `web` limits connections, request heads
+//! and times, with a separate limit for unauthenticated connections.
 
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
@@ -18,15 +18,15 @@ use sys::clock::Clock;
 use tokio::time::timeout;
 use web::{Arrived, Bounds, Door, Key, Open, Settings, Strangers};
 
-use super::sessions::{Full, Sessions};
+use super::sessions::{LimitReached, Sessions};
 use crate::token::Token;
 use crate::verb::watch::message::{self, BODY_MAX, Message, PATH};
 
-/// What came.
+/// A request that the receiver accepted or refused.
 pub enum Event {
-    /// A message that is whole and sound.
+    /// A complete and valid message.
     Message(Box<Message>),
-    /// A request that was turned away, from where and why.
+    /// A refused request: the peer's address and the reason.
     Refused(SocketAddr, String),
 }
 
@@ -37,10 +37,10 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens on `address`. Events wait in `events`; while it is full, senders are asked to come again.
+    /// Listens on `address`. Events wait in `events`; while the queue is full, senders receive status 503 and retry.
     ///
     /// # Errors
-    /// The address cannot be had; no thread or descriptor is left.
+    /// The address cannot be bound, or no thread or descriptor is available.
     pub fn start(
         address: SocketAddr,
         token: Option<Token>,
@@ -53,10 +53,10 @@ impl Listener {
             key: Key::None,
             tls: None,
             reads_only: false,
-            bounds: Bounds { connections: CONNECTIONS, body: BODY_MAX, head: HEAD_MAX, patience: PATIENCE },
-            // The token is what counts: senders use whatever name they know this host by.
+            bounds: Bounds { connections: CONNECTIONS, body: BODY_MAX, head: HEAD_MAX, patience: READ_TIMEOUT },
+            // The token authenticates senders, so any host name is accepted in the `Host` header.
             any_host: true,
-            strangers: Some(Strangers { connections: CONNECTIONS, life: PATIENCE }),
+            strangers: Some(Strangers { connections: CONNECTIONS, life: READ_TIMEOUT }),
             refusals: None,
         };
         let door = Door::bind(settings)?;
@@ -66,7 +66,7 @@ impl Listener {
         Ok(Listener { address, _open: door.open(router, || {})? })
     }
 
-    /// Where it listens, with the port that it got.
+    /// The bound address, with the actual port.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -81,11 +81,11 @@ struct Receiver {
 
 async fn answer(State(receiver): State<Arc<Receiver>>, request: Request) -> Response {
     let peer = request.extensions().get::<Arrived>().map(Arrived::peer);
-    match receiver.take(request).await {
+    match receiver.accept(request).await {
         Ok(()) => StatusCode::NO_CONTENT.into_response(),
         Err((status, why)) => {
             if let Some(peer) = peer {
-                // Only a notice: where they come faster than they are told, some are not told.
+                // A refusal is only reported; while the queue is full, refusals go unreported.
                 let _ = receiver.events.try_send(Event::Refused(peer, why.clone()));
             }
             let mut response = (status, format!("{why}\n")).into_response();
@@ -98,7 +98,8 @@ async fn answer(State(receiver): State<Arc<Receiver>>, request: Request) -> Resp
 }
 
 impl Receiver {
-    async fn take(&self, request: Request<Body>) -> Result<(), (StatusCode, String)> {
+    /// Checks a request and queues its message; otherwise the status and reason of the refusal.
+    async fn accept(&self, request: Request<Body>) -> Result<(), (StatusCode, String)> {
         let refused = |status, why: &str| Err((status, why.to_owned()));
         if let Some(token) = &self.token {
             let header = request.headers().get(AUTHORIZATION);
@@ -108,46 +109,50 @@ impl Receiver {
             }
         }
         if request.uri().path() != PATH {
-            return refused(StatusCode::NOT_FOUND, "no such page: this takes the series of `yamabiko watch --to`");
+            return refused(
+                StatusCode::NOT_FOUND,
+                "not found: this server receives the series of `yamabiko watch --to`",
+            );
         }
         if request.method() != Method::POST {
-            return refused(StatusCode::METHOD_NOT_ALLOWED, "only POST is taken");
+            return refused(StatusCode::METHOD_NOT_ALLOWED, "only POST is accepted");
         }
         if request.headers().get(CONTENT_TYPE).is_none_or(|kind| kind != message::CONTENT_TYPE) {
-            return refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the content type is another");
+            return refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the content type is not that of a series");
         }
-        // It is a sender: it has the token, or is on loopback and asks for the right thing. The connection limit is shared out by address.
+        // The peer is a sender: it has the token, or is on loopback and uses the right method, path and type. From here
+        // on the connection counts as authenticated, with a limit per address.
         if let Some(arrived) = request.extensions().get::<Arrived>() {
             arrived.greet(&arrived.peer().ip().to_string());
         }
-        let body = match timeout(PATIENCE, Limited::new(request.into_body(), BODY_MAX).collect()).await {
-            Err(_) => return refused(StatusCode::REQUEST_TIMEOUT, "the message came too slowly"),
+        let body = match timeout(READ_TIMEOUT, Limited::new(request.into_body(), BODY_MAX).collect()).await {
+            Err(_) => return refused(StatusCode::REQUEST_TIMEOUT, "the message arrived too slowly"),
             Ok(Err(error)) if is_too_long(&*error) => {
                 return refused(StatusCode::PAYLOAD_TOO_LARGE, "the message is too long");
             }
-            Ok(Err(_)) => return refused(StatusCode::BAD_REQUEST, "the message was cut short"),
+            Ok(Err(_)) => return refused(StatusCode::BAD_REQUEST, "the message is incomplete"),
             Ok(Ok(body)) => body.to_bytes(),
         };
         let message = message::parse(&body).map_err(|why| (StatusCode::BAD_REQUEST, why))?;
         let session = message.head.session.clone();
         let indices = message.rows.iter().map(|row| row.index);
-        let is_new = self.sessions.enter(&session, indices, self.clock.now()).map_err(|full| {
-            let status = match full {
-                Full::Series(_) | Full::Begun(_) => StatusCode::SERVICE_UNAVAILABLE,
-                Full::Seconds => StatusCode::TOO_MANY_REQUESTS,
+        let is_new = self.sessions.enter(&session, indices, self.clock.now()).map_err(|limit| {
+            let status = match limit {
+                LimitReached::Series(_) | LimitReached::NewSeries(_) => StatusCode::SERVICE_UNAVAILABLE,
+                LimitReached::Seconds => StatusCode::TOO_MANY_REQUESTS,
             };
-            (status, full.to_string())
+            (status, limit.to_string())
         })?;
         self.events.try_send(Event::Message(Box::new(message))).map_err(|_| {
             if is_new {
                 self.sessions.end(&session);
             }
-            (StatusCode::SERVICE_UNAVAILABLE, "more comes than can be kept; come again".to_owned())
+            (StatusCode::SERVICE_UNAVAILABLE, "too many messages are waiting; retry later".to_owned())
         })
     }
 }
 
-/// Whether a body was longer than is taken, whichever of those who hold it to that said so.
+/// Whether an error, or one of its causes, is that the body exceeds its limit.
 fn is_too_long(error: &(dyn std::error::Error + 'static)) -> bool {
     let mut cause = Some(error);
     while let Some(error) = cause {
@@ -159,9 +164,9 @@ fn is_too_long(error: &(dyn std::error::Error + 'static)) -> bool {
     false
 }
 
-/// Connections of senders at once, and as many of those who have not shown a token yet.
+/// Most concurrent connections of senders, and as many unauthenticated ones.
 const CONNECTIONS: usize = 128;
-/// For the head of a request, and for its body.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// Bytes of a request's head.
+/// How long a request's head may take, and its body.
+const READ_TIMEOUT: Duration = Duration::from_secs(10);
+/// Most bytes of a request's head.
 const HEAD_MAX: usize = 16 * 1024;

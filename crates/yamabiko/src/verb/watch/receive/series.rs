@@ -1,4 +1,4 @@
-//! One sender's series: what came of it, and what is kept.
+//! The series of one sender: its figures and its stored run.
 
 use std::path::Path;
 
@@ -10,14 +10,14 @@ use sys::clock::{Clock, realtime_ns};
 use testbed::snapshot::{self, SnapshotWriter};
 use units::Timestamp;
 
-use super::silent;
+use super::sender_disappeared;
 use crate::args;
 use crate::verb::bench::command_line;
 use crate::verb::watch::message::{Head, Message};
 use crate::verb::watch::view::View;
-use crate::verb::watch::{Ending, document};
+use crate::verb::watch::{CaptureEnd, document};
 
-/// See the module's text.
+/// A series being received. See the module documentation.
 pub struct Series {
     head: Head,
     view: View,
@@ -28,11 +28,13 @@ pub struct Series {
     failure: Option<anyhow::Error>,
     next_index: u64,
     missing: u64,
-    heard_at_s: f64,
+    /// When the last message arrived, in seconds of the receiver's clock.
+    last_message_s: f64,
 }
 
 impl Series {
-    /// Makes its folder in the run store, if it is to be kept. Where that fails the series is only shown.
+    /// Creates the series' folder in the run store, unless `--no-save` is given. If that fails, the series is only
+    /// shown.
     pub fn begin(head: &Head, arguments: &args::Watch) -> Series {
         let (folder, failure) = match folder(head, arguments) {
             Ok(folder) => (folder, None),
@@ -47,37 +49,37 @@ impl Series {
             failure,
             next_index: 0,
             missing: 0,
-            heard_at_s: 0.0,
+            last_message_s: 0.0,
         }
     }
 
-    /// Why the series is no longer stored, if it should be.
-    pub fn trouble(&self) -> Option<String> {
+    /// Why the series is no longer stored, if storing failed.
+    pub fn storage_failure(&self) -> Option<String> {
         let error = self.failure.as_ref()?;
         Some(format!("{}: {error:#}; the series is no longer stored", plain(&self.head.host)))
     }
 
-    /// Where it is kept, if it is.
+    /// The series' folder in the run store, if it has one.
     pub fn dir(&self) -> Option<&Path> {
         self.folder.as_ref().map(RunFolder::path)
     }
 
-    /// Which watch it is.
+    /// The session that identifies the series.
     pub fn session(&self) -> &str {
         &self.head.session
     }
 
-    /// Takes in what is new of a message. True if a second was.
-    pub fn take(&mut self, message: Message, now_s: f64) -> bool {
+    /// Adds a message to the series. Seconds received before are skipped. True if the message has a new second.
+    pub fn handle_message(&mut self, message: Message, now_s: f64) -> bool {
         let Message { head, rows } = message;
-        self.heard_at_s = now_s;
-        let mut is_fresh = false;
+        self.last_message_s = now_s;
+        let mut has_new_seconds = false;
         let expected = self.next_index;
         for row in rows.into_iter().skip_while(|row| row.index < expected) {
             self.missing += row.index - self.next_index;
             self.next_index = row.index + 1;
             self.view.second_passed(&row.second);
-            is_fresh = true;
+            has_new_seconds = true;
             if let Some(writer) = &mut self.writer
                 && let Err(error) = writer.push(&[row.second])
             {
@@ -88,10 +90,10 @@ impl Series {
         self.view.totals = head.totals.clone();
         self.view.rtt = head.rtt.clone();
         self.head = head;
-        is_fresh
+        has_new_seconds
     }
 
-    /// Closes the part on disk, and says how the series stands. Gives what has just failed.
+    /// Closes the table's part on disk and writes a progress snapshot. Returns a failure once, when it happens.
     pub fn second_passed(&mut self) -> Option<String> {
         if let Some(opening) = &self.opening {
             let seen = Some(snapshot::watch(&self.view.totals, &self.view.last));
@@ -100,36 +102,36 @@ impl Series {
         }
         let outcome = self.writer.as_mut().map_or(Ok(()), WatchSeriesWriter::close_part);
         self.fail(outcome.err()?.into());
-        self.trouble()
+        self.storage_failure()
     }
 
-    /// How it stands.
+    /// The current figures, with a remark on silence and missing seconds.
     pub fn view(&self, now_s: f64) -> View {
         let mut view = self.view.clone();
-        let silent_s = (now_s - self.heard_at_s).max(0.0);
-        let mut words = Vec::new();
-        if silent_s >= SILENT_S {
-            words.push(format!("silent for {silent_s:.0} s"));
+        let silent_s = (now_s - self.last_message_s).max(0.0);
+        let mut remarks = Vec::new();
+        if silent_s >= SILENCE_SHOWN_S {
+            remarks.push(format!("silent for {silent_s:.0} s"));
         }
         if self.missing > 0 {
-            words.push(format!("{} s missing", self.missing));
+            remarks.push(format!("{} s missing", self.missing));
         }
-        view.is_doubtful = !words.is_empty();
-        view.remark = words.join(", ");
+        view.has_problem = !remarks.is_empty();
+        view.remark = remarks.join(", ");
         view
     }
 
-    /// Whether its sender has said that nothing more comes.
+    /// Whether the sender has ended the series.
     pub fn has_ended(&self) -> bool {
         self.head.end.is_some()
     }
 
-    /// Whether its sender has been silent for longer than it would keep its seconds.
-    pub fn is_given_up(&self, now_s: f64) -> bool {
-        now_s - self.heard_at_s > GIVEN_UP_S
+    /// Whether the sender has been silent for longer than it queues seconds.
+    pub fn is_abandoned(&self, now_s: f64) -> bool {
+        now_s - self.last_message_s > ABANDONED_AFTER_S
     }
 
-    /// Completes the entry in the run store; besides the document, what could not be written.
+    /// Completes the stored run. Returns the document, and the first failure to store.
     pub fn finish(mut self) -> (WatchDocument, Option<anyhow::Error>) {
         if let Some(writer) = self.writer.take()
             && let Err(error) = writer.finish()
@@ -138,17 +140,17 @@ impl Series {
         }
         let end = self.head.end.clone();
         let failure = match &end {
-            None => Some(silent()),
+            None => Some(sender_disappeared()),
             Some(end) => end.failure.clone().map(anyhow::Error::msg),
         };
         let from = Timestamp::from_nanos(self.head.started_at_ns);
         let to = Timestamp::from_nanos(self.head.started_at_ns.saturating_add(self.head.elapsed_ns));
         let interrupted = end.is_some_and(|end| end.interrupted);
-        let ending = Ending { from, to, interrupted, failure, reordered: 0 };
+        let capture_end = CaptureEnd { from, to, interrupted, failure, reordered: 0 };
         let mut part = self.head.totals;
         part.source = format!("{}: {}", self.head.host, part.source);
         let (folder, machine) = (self.folder.as_ref(), self.head.machine);
-        let document = document::of_host(part, &ending, folder, &command_line(), machine, Some(self.missing));
+        let document = document::of_host(part, &capture_end, folder, &command_line(), machine, Some(self.missing));
         let written = folder.map_or(Ok(()), |folder| folder.write_summary(&document));
         if let Some(opening) = &self.opening {
             opening.watch_done(Timestamp::from_nanos(self.head.elapsed_ns), &document);
@@ -170,7 +172,7 @@ fn folder(head: &Head, arguments: &args::Watch) -> Result<Option<RunFolder>> {
     Ok(Some(RunStore::open()?.create(&name, Clock::start().started(), realtime_ns())?))
 }
 
-/// A silence of so long is shown.
-const SILENT_S: f64 = 3.0;
-/// A sender keeps ten minutes.
-const GIVEN_UP_S: f64 = 660.0;
+/// A silence of this length is shown.
+const SILENCE_SHOWN_S: f64 = 3.0;
+/// A series without messages for this long is ended: a minute more than a sender queues.
+const ABANDONED_AFTER_S: f64 = 660.0;

@@ -1,10 +1,10 @@
-//! The screen as a picture: a view in, cells out. Nothing here knows of a terminal.
+//! Draws a view into the cells of a screen, independent of a real terminal.
 //!
 //! ```text
 //!   title                                          time
-//!   figures of the last second, mean beside them           one column, or two where there is room
+//!   figures of the last second, and means                  one column, or two on a wide screen
 //!   concurrent connections, the last minutes               from 9 lines up
-//!   handshake RTT, all                                     from 19 lines up, or beside the graph
+//!   handshake RTT, all                                     from 19 lines up, or next to the graph
 //!   remark, keys
 //! ```
 
@@ -18,36 +18,39 @@ use report::figures::{bit_rate, bytes, count, duration, level, plain, rate as pe
 use super::plot::{bars, nice_top};
 use crate::verb::watch::view::{Point, RttBuckets, View, rate};
 
-/// How the terminal can show things.
+/// What the terminal can show.
 #[derive(Clone, Copy, Debug)]
-pub struct Look {
+pub struct Capabilities {
     /// Colours may be used.
     pub color: bool,
     /// Characters beyond ASCII may be used.
     pub unicode: bool,
 }
 
-/// One of several watches, and what to say besides.
+/// The content of the screen: one of several captures, and messages.
 #[derive(Clone, Copy, Debug)]
 pub struct Picture<'a> {
-    /// The watch that is shown; `None` while there is none.
+    /// The figures of the shown capture; `None` while there are none.
     pub view: Option<&'a View>,
-    /// Its place among how many, from 1.
-    pub place: (usize, usize),
+    /// Number of the shown capture, from 1, and number of captures.
+    pub position: (usize, usize),
     /// The latest message.
     pub note: &'a str,
-    /// What is waited for while there is no view.
+    /// What the program waits for, shown while there is no view.
     pub waiting: &'a str,
 }
 
-/// Draws it into whatever room there is.
-pub fn draw(frame: &mut Frame<'_>, picture: &Picture<'_>, look: Look) {
+/// Draws the screen into an area of any size.
+pub fn draw(frame: &mut Frame<'_>, picture: &Picture<'_>, capabilities: Capabilities) {
     let area = frame.area();
-    let ink = Ink(look);
+    let styles = Styles(capabilities);
     let Some(view) = picture.view else {
         let text = if picture.note.is_empty() { picture.waiting.to_owned() } else { plain(picture.note) };
-        let lines =
-            vec![Line::styled("yamabiko watch", ink.strong()), Line::raw(text), Line::styled("q ends", ink.dim())];
+        let lines = vec![
+            Line::styled("yamabiko watch", styles.strong()),
+            Line::raw(text),
+            Line::styled("q ends", styles.dim()),
+        ];
         return frame.render_widget(Paragraph::new(lines).wrap(Wrap { trim: true }), area);
     };
     let plots = Plots::fitting(area);
@@ -58,40 +61,40 @@ pub fn draw(frame: &mut Frame<'_>, picture: &Picture<'_>, look: Look) {
         Constraint::Length(u16::from(area.height > 4)),
     ])
     .areas(area);
-    draw_title(frame, title, picture, view, ink);
-    draw_numbers(frame, numbers, view, ink);
+    draw_title(frame, title, picture, view, styles);
+    draw_numbers(frame, numbers, view, styles);
     match plots {
         Plots::None => {}
-        Plots::Graph => draw_graph(frame, plot, view, ink),
+        Plots::Graph => draw_graph(frame, plot, view, styles),
         Plots::Stacked => {
             let [above, below] = Layout::vertical([Constraint::Fill(3), Constraint::Fill(2)]).areas(plot);
-            draw_graph(frame, above, view, ink);
-            draw_rtt(frame, below, view, ink);
+            draw_graph(frame, above, view, styles);
+            draw_rtt(frame, below, view, styles);
         }
-        Plots::Beside => {
+        Plots::SideBySide => {
             let parts = [Constraint::Fill(3), Constraint::Length(2), Constraint::Fill(2)];
             let [left, _, right] = Layout::horizontal(parts).areas(plot);
-            draw_graph(frame, left, view, ink);
-            draw_rtt(frame, right, view, ink);
+            draw_graph(frame, left, view, styles);
+            draw_rtt(frame, right, view, styles);
         }
     }
-    draw_foot(frame, foot, picture, view, ink);
+    draw_foot(frame, foot, picture, view, styles);
 }
 
-/// Which plots there is room for.
+/// Which plots fit into an area, and how they are arranged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plots {
     None,
     Graph,
     Stacked,
-    Beside,
+    SideBySide,
 }
 
 impl Plots {
     fn fitting(area: Rect) -> Plots {
         match (area.width, area.height) {
             (_, ..9) | (..16, _) => Plots::None,
-            (120.., 13..) => Plots::Beside,
+            (120.., 13..) => Plots::SideBySide,
             (_, 19..) if is_wide(area) => Plots::Stacked,
             (_, 26..) => Plots::Stacked,
             _ => Plots::Graph,
@@ -99,30 +102,30 @@ impl Plots {
     }
 }
 
-/// Whether figures stand in two columns.
+/// Whether the figures have two columns.
 fn is_wide(area: Rect) -> bool {
     area.width >= 78
 }
 
-/// Lines for the figures, their heading included.
+/// Number of lines for the figures, including their heading.
 fn numbers_height(area: Rect, plots: Plots) -> u16 {
     let all = if is_wide(area) { 7 } else { 13 };
-    let room = match plots {
+    let available = match plots {
         Plots::None => area.height.saturating_sub(2),
-        Plots::Graph | Plots::Beside => area.height.saturating_sub(6),
+        Plots::Graph | Plots::SideBySide => area.height.saturating_sub(6),
         Plots::Stacked => area.height.saturating_sub(12),
     };
-    room.min(all)
+    available.min(all)
 }
 
-fn draw_title(frame: &mut Frame<'_>, area: Rect, picture: &Picture<'_>, view: &View, ink: Ink) {
+fn draw_title(frame: &mut Frame<'_>, area: Rect, picture: &Picture<'_>, view: &View, styles: Styles) {
     let totals = &view.totals;
     let mut source = plain(&totals.source);
     if let Some(host) = &view.host {
         source = format!("{}: {source}", plain(host));
     }
-    if picture.place.1 > 1 {
-        source = format!("{source} ({} of {})", picture.place.0, picture.place.1);
+    if picture.position.1 > 1 {
+        source = format!("{source} ({} of {})", picture.position.0, picture.position.1);
     }
     let point = match totals.capture_point.as_str() {
         "client" => ", at the client",
@@ -132,9 +135,9 @@ fn draw_title(frame: &mut Frame<'_>, area: Rect, picture: &Picture<'_>, view: &V
     let time = clock(view.elapsed_s);
     let name = if area.width >= 60 { "yamabiko watch  " } else { "" };
     let title = Line::from(vec![
-        Span::styled(name, ink.dim()),
-        Span::styled(source, ink.strong()),
-        Span::styled(if area.width >= 60 { point } else { "" }, ink.dim()),
+        Span::styled(name, styles.dim()),
+        Span::styled(source, styles.strong()),
+        Span::styled(if area.width >= 60 { point } else { "" }, styles.dim()),
     ]);
     let [left, right] =
         Layout::horizontal([Constraint::Fill(1), Constraint::Length(time.len() as u16 + 1)]).areas(area);
@@ -142,38 +145,38 @@ fn draw_title(frame: &mut Frame<'_>, area: Rect, picture: &Picture<'_>, view: &V
     frame.render_widget(Paragraph::new(time).right_aligned(), right);
 }
 
-/// Hours, minutes and seconds.
+/// A duration as hours, minutes and seconds.
 fn clock(seconds: f64) -> String {
     let seconds = if seconds.is_finite() { seconds.max(0.0) as u64 } else { 0 };
     format!("{}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
 }
 
-/// One figure: its name, in the last second, over all.
+/// One figure: its name, its value in the last second and since the start.
 struct Figure {
-    /// Where there is little room, and where there is more.
+    /// The name for a narrow and for a wide column.
     names: [&'static str; 2],
     last: String,
     all: String,
-    /// How its numbers are written.
+    /// Style of the value of the last second.
     style: Style,
 }
 
-fn draw_numbers(frame: &mut Frame<'_>, area: Rect, view: &View, ink: Ink) {
-    let figures = all_figures(view, ink);
+fn draw_numbers(frame: &mut Frame<'_>, area: Rect, view: &View, styles: Styles) {
+    let figures = all_figures(view, styles);
     if !is_wide(frame.area()) {
-        return draw_column(frame, area, &figures.iter().collect::<Vec<_>>(), ink);
+        return draw_column(frame, area, &figures.iter().collect::<Vec<_>>(), styles);
     }
     let [left, _, right] =
         Layout::horizontal([Constraint::Fill(1), Constraint::Length(3), Constraint::Fill(1)]).areas(area);
-    draw_column(frame, left, &WEB.map(|at| &figures[at]), ink);
-    draw_column(frame, right, &WIRE.map(|at| &figures[at]), ink);
+    draw_column(frame, left, &WEB.map(|at| &figures[at]), styles);
+    draw_column(frame, right, &WIRE.map(|at| &figures[at]), styles);
 }
 
-/// Places of the figures of connections and requests, and of those of packets: the two columns of a wide screen.
+/// Indices of the figures of the two columns of a wide screen: connections and requests, and packets.
 const WEB: [usize; 6] = [0, 1, 2, 3, 6, 7];
 const WIRE: [usize; 6] = [8, 9, 4, 11, 10, 5];
 
-fn draw_column(frame: &mut Frame<'_>, area: Rect, figures: &[&Figure], ink: Ink) {
+fn draw_column(frame: &mut Frame<'_>, area: Rect, figures: &[&Figure], styles: Styles) {
     let has_means = area.width >= 36;
     let is_roomy = area.width >= 50;
     let number = Constraint::Length(if is_roomy { 14 } else { 12 });
@@ -182,32 +185,32 @@ fn draw_column(frame: &mut Frame<'_>, area: Rect, figures: &[&Figure], ink: Ink)
     if area.height as usize > figures.len().min(4) {
         let Some(row) = lines.next() else { return };
         let [_, last, all] = Layout::horizontal(widths).areas(row);
-        frame.render_widget(Line::styled("last second", ink.dim()).right_aligned(), last);
-        frame.render_widget(Line::styled("so far", ink.dim()).right_aligned(), all);
+        frame.render_widget(Line::styled("last second", styles.dim()).right_aligned(), last);
+        frame.render_widget(Line::styled("so far", styles.dim()).right_aligned(), all);
     }
     for (row, figure) in lines.zip(figures) {
         let [name, last, all] = Layout::horizontal(widths).areas(row);
         frame.render_widget(Line::raw(figure.names[usize::from(is_roomy)]), name);
         frame.render_widget(Line::styled(figure.last.as_str(), figure.style).right_aligned(), last);
         if has_means {
-            frame.render_widget(Line::styled(figure.all.as_str(), ink.dim()).right_aligned(), all);
+            frame.render_widget(Line::styled(figure.all.as_str(), styles.dim()).right_aligned(), all);
         }
     }
 }
 
-/// In the order of importance: a small screen shows the first ones.
-fn all_figures(view: &View, ink: Ink) -> Vec<Figure> {
+/// All figures in the order of importance: a small screen shows the first ones.
+fn all_figures(view: &View, styles: Styles) -> Vec<Figure> {
     let (last, totals) = (&view.last, &view.totals);
     let seconds = view.elapsed_s;
     let mean = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
-    let figure = |names, last: String, all: String| Figure { names, last, all, style: ink.plain() };
+    let figure = |names, last: String, all: String| Figure { names, last, all, style: styles.plain() };
     let rtt_of = |handshakes: u64, nanos: u64| if handshakes == 0 { "-".to_owned() } else { duration(nanos) };
-    let lost = if totals.capture_drops > 0 { ink.doubtful() } else { ink.plain() };
-    let again = if last.retransmit_share() >= 0.05 { ink.doubtful() } else { ink.plain() };
+    let lost = if totals.capture_drops > 0 { styles.warning() } else { styles.plain() };
+    let again = if last.retransmit_share() >= 0.05 { styles.warning() } else { styles.plain() };
     let all_rtt = &totals.handshake_rtt_ns;
     vec![
         Figure {
-            style: ink.headline(),
+            style: styles.headline(),
             ..figure(
                 ["concurrent", "concurrent connections"],
                 level(last.connections_mean),
@@ -266,27 +269,28 @@ fn all_figures(view: &View, ink: Ink) -> Vec<Figure> {
     ]
 }
 
-fn draw_graph(frame: &mut Frame<'_>, area: Rect, view: &View, ink: Ink) {
+fn draw_graph(frame: &mut Frame<'_>, area: Rect, view: &View, styles: Styles) {
     if area.height < 2 {
         return;
     }
-    let columns = usize::from(area.width.saturating_sub(AXIS));
+    let columns = usize::from(area.width.saturating_sub(AXIS_WIDTH));
     let (means, seconds) = columns_of(&view.history, columns);
     let top = nice_top(means.iter().copied().fold(0.0, f64::max));
     let title = format!("concurrent connections, last {}", span(seconds));
-    let plot = framed(frame, area, &title, &short(top), ink);
+    let plot = framed(frame, area, &title, &short(top), styles);
     let start = plot.width.saturating_sub(means.len() as u16);
-    let room = Rect { x: plot.x + start, width: plot.width - start, ..plot };
-    bars(frame.buffer_mut(), room, means.iter().map(|mean| mean / top), ink.graph(), ink.0.unicode);
+    let bars_area = Rect { x: plot.x + start, width: plot.width - start, ..plot };
+    bars(frame.buffer_mut(), bars_area, means.iter().map(|mean| mean / top), styles.graph(), styles.0.unicode);
 }
 
-/// The newest at the right, one column for a second, or for so many that the last five minutes find room.
+/// Means of the graph's columns, the newest last, and the seconds shown. A column covers a second, or as many as are
+/// needed to show the last five minutes.
 fn columns_of(history: &std::collections::VecDeque<Point>, columns: usize) -> (Vec<f64>, u64) {
     let (Some(first), Some(last)) = (history.front(), history.back()) else { return (Vec::new(), 0) };
     let columns = columns.max(1) as u64;
-    let seconds = (last.second.saturating_sub(first.second) + 1).min(LOOK_BACK_S.max(columns));
+    let seconds = (last.second.saturating_sub(first.second) + 1).min(GRAPH_SECONDS_MIN.max(columns));
     let step = seconds.div_ceil(columns);
-    // Columns end at multiples of the step, so that a bar once drawn keeps its height and only moves.
+    // Columns end at multiples of the step, so that a drawn bar keeps its height and only moves.
     let newest = last.second / step;
     let mut sums = vec![(0.0, 0u32); columns as usize];
     for point in history {
@@ -302,7 +306,7 @@ fn columns_of(history: &std::collections::VecDeque<Point>, columns: usize) -> (V
     (means, seconds)
 }
 
-fn draw_rtt(frame: &mut Frame<'_>, area: Rect, view: &View, ink: Ink) {
+fn draw_rtt(frame: &mut Frame<'_>, area: Rect, view: &View, styles: Styles) {
     if area.height < 3 {
         return;
     }
@@ -312,13 +316,13 @@ fn draw_rtt(frame: &mut Frame<'_>, area: Rect, view: &View, ink: Ink) {
     let most = counts.iter().copied().max().unwrap_or(0);
     let [above, axis] = Layout::vertical([Constraint::Fill(1), Constraint::Length(1)]).areas(area);
     let share_of_most = if all == 0 { String::new() } else { format!("{:.0} %", most as f64 / all as f64 * 100.0) };
-    let plot = framed(frame, above, &title, &share_of_most, ink);
+    let plot = framed(frame, above, &title, &share_of_most, styles);
     let (Some(first), Some(last)) = (counts.iter().position(|&n| n > 0), counts.iter().rposition(|&n| n > 0)) else {
         return;
     };
-    // At least a decade, so that a single distance looks like one.
-    let (from, to) = (first.saturating_sub(2).min(RttBuckets::STEPS - 12), (last + 3).min(RttBuckets::STEPS));
-    let to = to.max((from + 12).min(RttBuckets::STEPS));
+    // At least a decade, so that a single RTT is a narrow peak.
+    let (from, to) = (first.saturating_sub(2).min(RttBuckets::COUNT - 12), (last + 3).min(RttBuckets::COUNT));
+    let to = to.max((from + 12).min(RttBuckets::COUNT));
     let width = usize::from(plot.width);
     let merged = (to - from).div_ceil(width.max(1)).max(1);
     let shown: Vec<u64> = counts[from..to].chunks(merged).map(|chunk| chunk.iter().sum()).collect();
@@ -329,7 +333,7 @@ fn draw_rtt(frame: &mut Frame<'_>, area: Rect, view: &View, ink: Ink) {
         let height = count as f64 / most as f64;
         (0..cells).map(move |cell| if cell + gap < cells { height } else { 0.0 })
     });
-    bars(frame.buffer_mut(), plot, heights, ink.distribution(), ink.0.unicode);
+    bars(frame.buffer_mut(), plot, heights, styles.distribution(), styles.0.unicode);
     let mut free_from = plot.x;
     for step in from..to {
         // 1, 2, 5, 10: steps 0, 3 and 7 of a decade.
@@ -337,13 +341,13 @@ fn draw_rtt(frame: &mut Frame<'_>, area: Rect, view: &View, ink: Ink) {
         let x = plot.x + ((step - from) / merged * cells) as u16;
         let label = round_label(step);
         if is_marked && x >= free_from && x + (label.len() as u16) <= axis.right() {
-            frame.buffer_mut().set_string(x, axis.y, &label, ink.dim());
+            frame.buffer_mut().set_string(x, axis.y, &label, styles.dim());
             free_from = x + label.len() as u16 + 1;
         }
     }
 }
 
-/// `1ms`, `200us`, `5s`: where a marked step begins.
+/// Label of a marked bucket's lower bound: `1ms`, `200us`, `5s`.
 fn round_label(step: usize) -> String {
     let digit = match step % 10 {
         3 => 2,
@@ -358,42 +362,42 @@ fn round_label(step: usize) -> String {
     }
 }
 
-/// Title and vertical axis; gives the room for bars.
-fn framed(frame: &mut Frame<'_>, area: Rect, title: &str, top: &str, ink: Ink) -> Rect {
+/// Draws the title and vertical axis, and returns the area for the bars.
+fn framed(frame: &mut Frame<'_>, area: Rect, title: &str, top: &str, styles: Styles) -> Rect {
     let [head, body] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
-    let rule = if ink.0.unicode { "─" } else { "-" };
-    let rest = usize::from(head.width).saturating_sub(title.len() + AXIS as usize + 1);
+    let rule = if styles.0.unicode { "─" } else { "-" };
+    let rest = usize::from(head.width).saturating_sub(title.len() + AXIS_WIDTH as usize + 1);
     let line = Line::from(vec![
-        Span::raw(" ".repeat(AXIS as usize)),
+        Span::raw(" ".repeat(AXIS_WIDTH as usize)),
         Span::raw(title.to_owned()),
-        Span::styled(format!(" {}", rule.repeat(rest)), ink.dim()),
+        Span::styled(format!(" {}", rule.repeat(rest)), styles.dim()),
     ]);
     frame.render_widget(line, head);
-    let [axis, plot] = Layout::horizontal([Constraint::Length(AXIS), Constraint::Fill(1)]).areas(body);
+    let [axis, plot] = Layout::horizontal([Constraint::Length(AXIS_WIDTH), Constraint::Fill(1)]).areas(body);
     let numbers = Rect { width: axis.width.saturating_sub(1), ..axis };
-    frame.render_widget(Line::styled(top.to_owned(), ink.dim()).right_aligned(), numbers);
+    frame.render_widget(Line::styled(top.to_owned(), styles.dim()).right_aligned(), numbers);
     if axis.height > 1 {
         let bottom = Rect { y: axis.bottom() - 1, height: 1, ..numbers };
-        frame.render_widget(Line::styled("0", ink.dim()).right_aligned(), bottom);
+        frame.render_widget(Line::styled("0", styles.dim()).right_aligned(), bottom);
     }
     plot
 }
 
-fn draw_foot(frame: &mut Frame<'_>, area: Rect, picture: &Picture<'_>, view: &View, ink: Ink) {
-    let keys = if picture.place.1 > 1 { "Tab next host  q ends" } else { "q ends" };
+fn draw_foot(frame: &mut Frame<'_>, area: Rect, picture: &Picture<'_>, view: &View, styles: Styles) {
+    let keys = if picture.position.1 > 1 { "Tab next host  q ends" } else { "q ends" };
     let [left, right] =
         Layout::horizontal([Constraint::Fill(1), Constraint::Length(keys.len() as u16 + 1)]).areas(area);
     let (text, style) = match (picture.note, view.remark.as_str()) {
-        ("", "") => (view.advice.to_owned(), ink.dim()),
-        ("", remark) if view.is_doubtful => (plain(remark), ink.doubtful()),
-        ("", remark) => (plain(remark), ink.dim()),
-        (note, _) => (plain(note), ink.doubtful()),
+        ("", "") => (view.advice.to_owned(), styles.dim()),
+        ("", remark) if view.has_problem => (plain(remark), styles.warning()),
+        ("", remark) => (plain(remark), styles.dim()),
+        (note, _) => (plain(note), styles.warning()),
     };
     frame.render_widget(Line::styled(text, style), left);
-    frame.render_widget(Line::styled(keys, ink.dim()).right_aligned(), right);
+    frame.render_widget(Line::styled(keys, styles.dim()).right_aligned(), right);
 }
 
-/// A round number in four characters.
+/// A round number in at most four characters.
 fn short(value: f64) -> String {
     match value {
         v if v < 1e4 => format!("{v:.0}"),
@@ -406,11 +410,11 @@ fn span(seconds: u64) -> String {
     if seconds < 120 { format!("{seconds} s") } else { format!("{} min", seconds / 60) }
 }
 
-/// What is written how.
+/// Text styles by meaning.
 #[derive(Clone, Copy)]
-struct Ink(Look);
+struct Styles(Capabilities);
 
-impl Ink {
+impl Styles {
     fn plain(self) -> Style {
         Style::new()
     }
@@ -427,7 +431,7 @@ impl Ink {
         self.colored(self.strong(), Color::Cyan)
     }
 
-    fn doubtful(self) -> Style {
+    fn warning(self) -> Style {
         self.colored(self.strong(), Color::Yellow)
     }
 
@@ -444,10 +448,10 @@ impl Ink {
     }
 }
 
-/// Columns of the vertical axis, its numbers and a space.
-const AXIS: u16 = 6;
-/// What the graph shows where one column a second would show less.
-const LOOK_BACK_S: u64 = 300;
+/// Width of the vertical axis in columns: its numbers and a space.
+const AXIS_WIDTH: u16 = 6;
+/// Seconds that the graph shows at least, if there are as many.
+const GRAPH_SECONDS_MIN: u64 = 300;
 
 #[cfg(test)]
 mod tests;

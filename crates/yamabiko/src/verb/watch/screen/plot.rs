@@ -1,11 +1,11 @@
-//! Bars of eighths of a cell, as columns of a graph.
+//! Draws the bars of a graph with a resolution of an eighth of a cell.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
-/// Draws one bar a column, from the left; heights are shares of the area's height, cut to 0..=1. Something above
-/// nothing is always seen.
+/// Draws one bar a column, from the left. Heights are shares of the area's height, clamped to 0..=1. A height above 0
+/// is at least an eighth of a cell.
 pub fn bars(buffer: &mut Buffer, area: Rect, heights: impl Iterator<Item = f64>, style: Style, unicode: bool) {
     for (x, height) in (area.x..area.right()).zip(heights) {
         let height = if height.is_finite() { height.clamp(0.0, 1.0) } else { 0.0 };

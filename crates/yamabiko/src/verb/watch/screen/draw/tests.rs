@@ -1,4 +1,4 @@
-//! The screen at several sizes.
+//! Tests of the screen at several sizes.
 
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -8,7 +8,7 @@ use stats::Histogram;
 
 use super::*;
 
-/// A watch that has gone on for so many seconds: connections rise to 40 within 40 s, most clients are 48 ms away.
+/// A capture of `seconds` seconds: connections rise to 40 within 40 s, most clients are 48 ms away.
 fn view(seconds: u64) -> View {
     let mut view = View { elapsed_s: seconds as f64, ..View::default() };
     for second in 0..seconds {
@@ -46,11 +46,11 @@ fn view(seconds: u64) -> View {
     view
 }
 
-const PLAIN: Look = Look { color: false, unicode: true };
+const PLAIN: Capabilities = Capabilities { color: false, unicode: true };
 
-fn shown(width: u16, height: u16, picture: &Picture<'_>, look: Look) -> Vec<String> {
+fn shown(width: u16, height: u16, picture: &Picture<'_>, capabilities: Capabilities) -> Vec<String> {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-    terminal.draw(|frame| draw(frame, picture, look)).unwrap();
+    terminal.draw(|frame| draw(frame, picture, capabilities)).unwrap();
     let buffer = terminal.backend().buffer();
     (0..height)
         .map(|y| (0..width).map(|x| buffer.cell((x, y)).unwrap().symbol()).collect::<String>().trim_end().to_owned())
@@ -58,7 +58,7 @@ fn shown(width: u16, height: u16, picture: &Picture<'_>, look: Look) -> Vec<Stri
 }
 
 fn picture(view: &View) -> Picture<'_> {
-    Picture { view: Some(view), place: (1, 1), note: "", waiting: "" }
+    Picture { view: Some(view), position: (1, 1), note: "", waiting: "" }
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn watch_screen_of_any_size_shows_main_figures() {
     for width in [1, 2, 5, 9, 16, 17, 35, 36, 41, 77, 78, 119, 120, 300] {
         for height in 1..40 {
             shown(width, height, &picture(&view), PLAIN);
-            shown(width, height, &picture(&View::default()), Look { color: true, unicode: false });
+            shown(width, height, &picture(&View::default()), Capabilities { color: true, unicode: false });
             shown(width, height, &Picture { view: None, ..picture(&view) }, PLAIN);
         }
     }
@@ -108,8 +108,8 @@ fn watch_screen_of_any_size_shows_main_figures() {
 #[test]
 fn watch_screen_respects_ascii_and_no_color() {
     let view = view(60);
-    let look = Look { color: false, unicode: false };
-    let page = shown(100, 30, &picture(&view), look).join("\n");
+    let capabilities = Capabilities { color: false, unicode: false };
+    let page = shown(100, 30, &picture(&view), capabilities).join("\n");
     assert!(page.is_ascii(), "{page}");
     assert!(page.contains('#'));
     let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
@@ -123,8 +123,9 @@ fn watch_screen_shows_warnings_and_escapes_text() {
     let mut view = view(5);
     view.host = Some("edge\u{1b}[2J".into());
     view.totals.capture_drops = 1234;
-    (view.remark, view.is_doubtful) = ("http://h:1 away for 4 s".into(), true);
-    let lines = shown(80, 24, &Picture { place: (2, 3), ..picture(&view) }, Look { color: true, unicode: true });
+    (view.remark, view.has_problem) = ("http://h:1 away for 4 s".into(), true);
+    let lines =
+        shown(80, 24, &Picture { position: (2, 3), ..picture(&view) }, Capabilities { color: true, unicode: true });
     let page = lines.join("\n");
     assert!(page.contains("edge\\u{1b}[2J: eth0 (2 of 3)"), "{page}");
     assert!(page.contains("1,234") && page.contains("away for 4 s") && page.contains("Tab next host"), "{page}");
@@ -147,7 +148,7 @@ fn watch_graph_covers_five_minutes() {
     let (moved, _) = columns_of(&history(0..601), 74);
     assert_eq!((moved[73], moved[72], moved[71]), (600.0, 597.0, 592.0));
     assert_eq!(columns_of(&history(0..0), 74), (Vec::new(), 0));
-    // A clock that jumps far costs nothing.
+    // A jump of the clock does not create a column for each second of it.
     let (means, _) = columns_of(&[Point::default(), Point { second: u64::MAX - 1, connections_mean: 1.0 }].into(), 10);
     assert_eq!(means.len(), 10);
 }

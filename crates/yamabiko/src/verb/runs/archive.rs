@@ -1,4 +1,4 @@
-//! `yamabiko runs export` and `import`.
+//! `yamabiko runs export` and `yamabiko runs import`: archives of runs.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Read};
@@ -12,15 +12,15 @@ use store::archive::{self, Exported};
 use crate::args::{Export, Import};
 use crate::exit::Exit;
 use crate::page_file;
-use crate::terminal::say;
+use crate::terminal::print_message;
 
-/// Writes runs into a file: whole or not at all.
-pub fn export(book: &RunStore, export: &Export) -> Result<Exit> {
-    let (file, runs) = export.runs_and_file.split_last().expect("clap wants two at least");
-    if book.find(file).is_ok() {
+/// Writes runs into an archive, completely or not at all.
+pub fn export(run_store: &RunStore, export: &Export) -> Result<Exit> {
+    let (file, runs) = export.runs_and_file.split_last().expect("clap requires two arguments");
+    if run_store.find(file).is_ok() {
         bail!("the last argument `{file}` is a run; expected the file to write, such as runs.tar.gz");
     }
-    let dirs: Vec<PathBuf> = runs.iter().map(|asked| book.find(asked)).collect::<store::Result<_>>()?;
+    let dirs: Vec<PathBuf> = runs.iter().map(|name| run_store.find(name)).collect::<store::Result<_>>()?;
     let path = Path::new(file);
     let exported = if file == "-" {
         if io::stdout().is_terminal() {
@@ -35,15 +35,15 @@ pub fn export(book: &RunStore, export: &Export) -> Result<Exit> {
         })?;
         exported
     };
-    for left_out in &exported.left_out {
-        say(format_args!("skipped, not a regular file: {}", plain(&left_out.display().to_string())));
+    for skipped in &exported.left_out {
+        print_message(format_args!("skipped, not a regular file: {}", plain(&skipped.display().to_string())));
     }
-    say(format_args!("{} files, {}", count(exported.files), bytes(exported.bytes)));
+    print_message(format_args!("{} files, {}", count(exported.files), bytes(exported.bytes)));
     Ok(Exit::Success)
 }
 
-/// Takes runs out of a file: all or none.
-pub fn import(book: &RunStore, import: &Import) -> Result<Exit> {
+/// Imports the runs of an archive, all or none.
+pub fn import(run_store: &RunStore, import: &Import) -> Result<Exit> {
     let name = import.file.display().to_string();
     let archive: Box<dyn Read> = if name == "-" {
         Box::new(io::stdin().lock())
@@ -55,7 +55,7 @@ pub fn import(book: &RunStore, import: &Import) -> Result<Exit> {
         rename: import.rename,
         seed_for_letters: sys::clock::realtime_ns(),
     };
-    for run in archive::import(book, archive, &plain(&name), how)? {
+    for run in archive::import(run_store, archive, &plain(&name), how)? {
         if run.id == run.was {
             super::print(&format!("{}\n", run.id))?;
         } else {

@@ -1,4 +1,4 @@
-//! Options of other load generators: who types wrk's `-t` gets the name of the option here.
+//! Hints for options of other load generators: for wrk's `-t` the error names the corresponding option.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
@@ -6,58 +6,58 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 const VERBS: [&str; 6] = ["bench", "capacity", "compare", "predict", "cache", "net"];
 
 /// An option of another program, its meaning there, and the option here.
-struct Habit {
+struct ForeignOption {
     options: &'static [&'static str],
     of: &'static str,
     here: &'static str,
 }
 
-const fn habit(options: &'static [&'static str], of: &'static str, here: &'static str) -> Habit {
-    Habit { options, of, here }
+const fn foreign(options: &'static [&'static str], of: &'static str, here: &'static str) -> ForeignOption {
+    ForeignOption { options, of, here }
 }
 
 #[rustfmt::skip]
-const HABITS: [Habit; 33] = [
-    habit(&["-z"], "hey's and oha's duration", "-d 30s"),
-    habit(&["-q", "--rps", "--qps", "--query-per-second"], "the offered rate of hey, oha and vegeta", "--rate 100/s (of all connections together)"),
-    habit(&["-R"], "wrk2's rate", "--rate 1000/s"),
-    habit(&["-t"], "wrk's number of threads", "--threads 2; of ab and hey, the timeout: --timeout 30s"),
-    habit(&["-X", "--request"], "curl's and hey's method", "-m POST"),
-    habit(&["-I", "--head"], "curl's HEAD request", "-m HEAD"),
-    habit(&["--vus", "-u", "--users"], "the virtual users of k6 and Locust", "-c 10 (a closed loop, without a pause); users that arrive: --rate 10/s --clients 10"),
-    habit(&["--iterations", "--requests-per-connection"], "k6's number of iterations", "-n 1000"),
-    habit(&["--stage", "--stages"], "k6's stages", "--phase '30s ramp to 100/s' --phase '1m at 100/s'"),
-    habit(&["--latency", "--u_latency"], "wrk's percentiles", "not needed: percentiles are always printed"),
-    habit(&["--latency-correction", "-w"], "oha's correction for coordinated omission", "not needed: with --rate response times count from the scheduled time"),
-    habit(&["-s", "--script"], "wrk's script", "a plan with requests and sessions (docs/concepts/workloads.md): yamabiko run PLAN"),
-    habit(&["-o", "--output", "--out", "--summary-export", "--output-format"], "the file of results", "--json > FILE, or afterwards yamabiko report last --export csv FILE"),
-    habit(&["-T", "--content-type"], "the content type of ab and hey", "-H 'Content-Type: application/json'"),
-    habit(&["-A", "--accept"], "hey's Accept", "-H 'Accept: text/html'"),
-    habit(&["-a", "--user"], "basic authentication", "--basic-auth USER:PASSWORD"),
-    habit(&["-b", "--cookie"], "curl's cookie", "-H 'Cookie: name=value'"),
-    habit(&["-D", "--data", "--data-raw", "--data-binary", "--body-file", "-p"], "the body's file or text", "--body 'TEXT' or --body @FILE"),
-    habit(&["-x"], "curl's and hey's proxy", "--proxy HOST:PORT"),
-    habit(&["-L", "--location", "--redirect", "--redirects", "--max-redirs"], "following redirects", "--follow-redirects 5"),
-    habit(&["--http2", "--h2", "--http2-prior-knowledge"], "HTTP/2", "--http 2"),
-    habit(&["--http1.1", "--http1"], "HTTP/1.1", "--http 1.1 (the default)"),
-    habit(&["--http3", "--h3"], "HTTP/3", "not supported yet"),
-    habit(&["--disable-keepalive", "--no-keepalive"], "one connection per request", "--close"),
-    habit(&["--disable-compression", "--compressed"], "compression", "off by default; on: -H 'Accept-Encoding: gzip'"),
-    habit(&["--no-tui", "--no-progress", "--quiet", "--silent"], "a quiet terminal", "not needed: standard output has the result only; --json has one document"),
-    habit(&["--cpus", "--workers", "-W"], "the number of cores", "--threads 2"),
-    habit(&["--connect-to", "--resolve"], "curl's other address", "--to ADDRESS"),
-    habit(&["--unix-socket"], "curl's Unix socket", "--unix PATH"),
-    habit(&["--host"], "the Host header", "-H 'Host: shop.example'"),
-    habit(&["--concurrency", "--parallel"], "the number of connections", "-c 64"),
-    habit(&["--ca-cert", "--ca"], "the trusted authorities", "--cacert FILE"),
-    habit(&["--delay", "--latency-ms"], "a distance", "--rtt 48ms"),
+const FOREIGN_OPTIONS: [ForeignOption; 33] = [
+    foreign(&["-z"], "hey's and oha's duration", "-d 30s"),
+    foreign(&["-q", "--rps", "--qps", "--query-per-second"], "the offered rate of hey, oha and vegeta", "--rate 100/s (of all connections together)"),
+    foreign(&["-R"], "wrk2's rate", "--rate 1000/s"),
+    foreign(&["-t"], "wrk's number of threads", "--threads 2; of ab and hey, the timeout: --timeout 30s"),
+    foreign(&["-X", "--request"], "curl's and hey's method", "-m POST"),
+    foreign(&["-I", "--head"], "curl's HEAD request", "-m HEAD"),
+    foreign(&["--vus", "-u", "--users"], "the virtual users of k6 and Locust", "-c 10 (a closed loop, without a pause); users that arrive: --rate 10/s --clients 10"),
+    foreign(&["--iterations", "--requests-per-connection"], "k6's number of iterations", "-n 1000"),
+    foreign(&["--stage", "--stages"], "k6's stages", "--phase '30s ramp to 100/s' --phase '1m at 100/s'"),
+    foreign(&["--latency", "--u_latency"], "wrk's percentiles", "not needed: percentiles are always printed"),
+    foreign(&["--latency-correction", "-w"], "oha's correction for coordinated omission", "not needed: with --rate response times count from the scheduled time"),
+    foreign(&["-s", "--script"], "wrk's script", "a plan with requests and sessions (docs/concepts/workloads.md): yamabiko run PLAN"),
+    foreign(&["-o", "--output", "--out", "--summary-export", "--output-format"], "the file of results", "--json > FILE, or afterwards yamabiko report last --export csv FILE"),
+    foreign(&["-T", "--content-type"], "the content type of ab and hey", "-H 'Content-Type: application/json'"),
+    foreign(&["-A", "--accept"], "hey's Accept", "-H 'Accept: text/html'"),
+    foreign(&["-a", "--user"], "basic authentication", "--basic-auth USER:PASSWORD"),
+    foreign(&["-b", "--cookie"], "curl's cookie", "-H 'Cookie: name=value'"),
+    foreign(&["-D", "--data", "--data-raw", "--data-binary", "--body-file", "-p"], "the body's file or text", "--body 'TEXT' or --body @FILE"),
+    foreign(&["-x"], "curl's and hey's proxy", "--proxy HOST:PORT"),
+    foreign(&["-L", "--location", "--redirect", "--redirects", "--max-redirs"], "following redirects", "--follow-redirects 5"),
+    foreign(&["--http2", "--h2", "--http2-prior-knowledge"], "HTTP/2", "--http 2"),
+    foreign(&["--http1.1", "--http1"], "HTTP/1.1", "--http 1.1 (the default)"),
+    foreign(&["--http3", "--h3"], "HTTP/3", "not supported yet"),
+    foreign(&["--disable-keepalive", "--no-keepalive"], "one connection per request", "--close"),
+    foreign(&["--disable-compression", "--compressed"], "compression", "off by default; on: -H 'Accept-Encoding: gzip'"),
+    foreign(&["--no-tui", "--no-progress", "--quiet", "--silent"], "a quiet terminal", "not needed: standard output has the result only; --json has one document"),
+    foreign(&["--cpus", "--workers", "-W"], "the number of cores", "--threads 2"),
+    foreign(&["--connect-to", "--resolve"], "curl's other address", "--to ADDRESS"),
+    foreign(&["--unix-socket"], "curl's Unix socket", "--unix PATH"),
+    foreign(&["--host"], "the Host header", "-H 'Host: shop.example'"),
+    foreign(&["--concurrency", "--parallel"], "the number of connections", "-c 64"),
+    foreign(&["--ca-cert", "--ca"], "the trusted authorities", "--cacert FILE"),
+    foreign(&["--delay", "--latency-ms"], "a distance", "--rtt 48ms"),
 ];
 
 /// The option to type instead of a refused one, if known; `words` are the command line.
 pub fn hint(error: &clap::Error, words: &[String]) -> Option<String> {
     let verb = words.get(1).map_or("", String::as_str);
     match error.kind() {
-        ErrorKind::UnknownArgument if VERBS.contains(&verb) => of_option(&text(error, ContextKind::InvalidArg)?),
+        ErrorKind::UnknownArgument if VERBS.contains(&verb) => hint_of_option(&text(error, ContextKind::InvalidArg)?),
         ErrorKind::InvalidSubcommand => {
             let typed = text(error, ContextKind::InvalidSubcommand)?;
             is_url(&typed).then(|| format!("a verb is missing before the URL: yamabiko bench {typed}"))
@@ -95,10 +95,10 @@ pub fn is_misspelt(error: &clap::Error) -> bool {
         })
 }
 
-fn of_option(typed: &str) -> Option<String> {
-    let name = typed.split('=').next()?;
-    let habit = HABITS.iter().find(|habit| habit.options.contains(&name))?;
-    Some(format!("{name} is {}; here: {}", habit.of, habit.here))
+fn hint_of_option(text: &str) -> Option<String> {
+    let name = text.split('=').next()?;
+    let option = FOREIGN_OPTIONS.iter().find(|option| option.options.contains(&name))?;
+    Some(format!("{name} is {}; here: {}", option.of, option.here))
 }
 
 fn is_url(word: &str) -> bool {
@@ -127,10 +127,10 @@ mod tests {
 
     #[test]
     fn every_foreign_option_has_a_hint_and_is_not_an_own_option() {
-        for option in HABITS.iter().flat_map(|habit| habit.options) {
+        for option in FOREIGN_OPTIONS.iter().flat_map(|option| option.options) {
             let (error, words) = refused(&format!("yamabiko bench http://localhost/ {option} 5"));
-            let told = hint(&error, &words);
-            assert!(told.as_ref().is_some_and(|told| told.starts_with(option)), "{option}: {error} {told:?}");
+            let text = hint(&error, &words);
+            assert!(text.as_ref().is_some_and(|text| text.starts_with(option)), "{option}: {error} {text:?}");
         }
     }
 
@@ -148,8 +148,8 @@ mod tests {
             ("yamabiko localhost:8080", "yamabiko bench localhost:8080"),
         ] {
             let (error, words) = refused(line);
-            let told = hint(&error, &words);
-            assert!(told.as_ref().is_some_and(|told| told.contains(expected)), "{line}: {error} {told:?}");
+            let text = hint(&error, &words);
+            assert!(text.as_ref().is_some_and(|text| text.contains(expected)), "{line}: {error} {text:?}");
         }
     }
 

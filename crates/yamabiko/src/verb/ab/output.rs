@@ -1,4 +1,4 @@
-//! What ab prints besides its report.
+//! ab's output before its report: banner, first line, and the messages of -v.
 
 use std::fmt::Write;
 
@@ -9,15 +9,15 @@ use testbed::FirstExchange;
 
 use crate::args::ab::Options;
 
-/// Who this is: as many lines as ab takes for it, in other words, since this is not ab.
+/// The program's name and version, on as many lines as ab's banner.
 pub fn banner(html: bool) -> String {
     let lines = [
         format!(
             "This is Yamabiko, Version {}, with the options and the layout of ApacheBench 2.3",
             env!("CARGO_PKG_VERSION")
         ),
-        "Figures that are not to be trusted are named on standard error".to_owned(),
-        "Every request is stored: yamabiko report says more".to_owned(),
+        "Doubts about the result are reported on standard error".to_owned(),
+        "Every request is stored: yamabiko report shows details".to_owned(),
     ];
     if html {
         let lines: String = lines.iter().map(|line| format!(" {line}<br>\n")).collect();
@@ -27,36 +27,36 @@ pub fn banner(html: bool) -> String {
     }
 }
 
-/// The line that stands while the run goes; its end comes with the run's where no progress is shown.
+/// The line that is shown during the run. Without progress lines it is completed at the end of the run.
 pub fn benchmarking(options: &Options, progress: bool) -> String {
     let host = Target::parse(&options.url).map(|target| target.host).unwrap_or_default();
     let through = options.proxy.as_ref().map(|proxy| format!("[through {proxy}] ")).unwrap_or_default();
     format!("Benchmarking {} {through}(be patient){}", plain(&host), if progress { "\n" } else { "..." })
 }
 
-/// What -v wants to know: the request, warnings and status codes of every response, and the first response's head.
+/// The messages of -v: the request, the first response's head, and warnings and status codes of every response.
 pub fn exchange(options: &Options, first: &FirstExchange, records: &[RequestRecord]) -> String {
-    let mut said = String::new();
+    let mut text = String::new();
     if options.verbosity >= 2 {
         let end =
             first.request.windows(4).position(|window| window == b"\r\n\r\n").map_or(first.request.len(), |at| at + 4);
         let method = options.method.as_str();
-        let _ = writeln!(said, "INFO: {method} header == \n---\n{}\n---", lines(&first.request[..end]));
+        let _ = writeln!(text, "INFO: {method} header == \n---\n{}\n---", lines(&first.request[..end]));
     }
     if let (4.., Some(head)) = (options.verbosity, &first.response_head) {
-        let _ = writeln!(said, "LOG: header received:\n{}", lines(head));
+        let _ = writeln!(text, "LOG: header received:\n{}", lines(head));
     }
     for status in records.iter().map(|record| record.status).filter(|&status| status != 0) {
         let _ = match options.verbosity {
-            2.. if status / 100 != 2 => writeln!(said, "WARNING: Response code not 2xx ({status})"),
-            3.. => writeln!(said, "LOG: Response code = {status}"),
+            2.. if status / 100 != 2 => writeln!(text, "WARNING: Response code not 2xx ({status})"),
+            3.. => writeln!(text, "LOG: Response code = {status}"),
             _ => Ok(()),
         };
     }
-    said
+    text
 }
 
-/// A head, line by line; what is not text in it is escaped.
+/// A head, line by line, with unprintable characters escaped.
 fn lines(head: &[u8]) -> String {
     let text = String::from_utf8_lossy(head);
     text.split_inclusive('\n').map(|line| plain(line.trim_end_matches(['\r', '\n'])) + "\n").collect()

@@ -1,4 +1,4 @@
-//! Moments as typed to find runs: a day, a minute, or so long ago. Runs are named by their moments in UTC, and so are these.
+//! Parses times that select runs: a day, a minute, a second, or an age. All times are in UTC, as in the IDs of runs.
 
 use std::str::FromStr;
 use std::time::{Duration, SystemTime};
@@ -7,60 +7,60 @@ use jiff::civil::{Date, DateTime};
 use store::rfc3339;
 use units::parse_duration;
 
-/// A span of moments from its first second to its last, both as the names of runs write them: `20261120-093005`.
+/// A span of time from its first second to its last, in the format of run IDs: `20261120-093005`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Moment {
-    /// Its first second.
+pub struct TimeSpan {
+    /// The first second.
     pub first: String,
-    /// Its last.
+    /// The last second.
     pub last: String,
 }
 
-impl FromStr for Moment {
+impl FromStr for TimeSpan {
     type Err = String;
 
-    fn from_str(typed: &str) -> Result<Self, String> {
-        #[allow(clippy::disallowed_methods, reason = "`2h` is so long before this moment")]
-        parse(typed, SystemTime::now())
+    fn from_str(text: &str) -> Result<Self, String> {
+        #[allow(clippy::disallowed_methods, reason = "an age such as `2h` is relative to the current time")]
+        parse(text, SystemTime::now())
     }
 }
 
-fn parse(typed: &str, now: SystemTime) -> Result<Moment, String> {
-    let typed = typed.trim();
-    if let Ok(day) = typed.parse::<Date>()
-        && typed.len() <= 10
+fn parse(text: &str, now: SystemTime) -> Result<TimeSpan, String> {
+    let text = text.trim();
+    if let Ok(day) = text.parse::<Date>()
+        && text.len() <= 10
     {
         let day = day.strftime("%Y%m%d");
-        return Ok(Moment { first: format!("{day}-000000"), last: format!("{day}-235959") });
+        return Ok(TimeSpan { first: format!("{day}-000000"), last: format!("{day}-235959") });
     }
-    let bare = typed.strip_suffix('Z').unwrap_or(typed);
-    if let Ok(moment) = bare.parse::<DateTime>() {
-        let minute = moment.strftime("%Y%m%d-%H%M");
-        // A minute without its second is the whole minute.
-        let seconds = bare.matches(':').count() == 2;
-        let second = |otherwise: i8| if seconds { moment.second() } else { otherwise };
-        return Ok(Moment { first: format!("{minute}{:02}", second(0)), last: format!("{minute}{:02}", second(59)) });
+    let bare = text.strip_suffix('Z').unwrap_or(text);
+    if let Ok(time) = bare.parse::<DateTime>() {
+        let minute = time.strftime("%Y%m%d-%H%M");
+        // A time without seconds is the whole minute.
+        let has_seconds = bare.matches(':').count() == 2;
+        let second = |default: i8| if has_seconds { time.second() } else { default };
+        return Ok(TimeSpan { first: format!("{minute}{:02}", second(0)), last: format!("{minute}{:02}", second(59)) });
     }
-    let ago = ago(typed).ok_or_else(|| {
+    let ago = ago(text).ok_or_else(|| {
         format!(
-            "`{typed}` is not a valid time: expected a form such as 2026-11-20, 2026-11-20T09:30 (UTC), or 7d, 12h ago"
+            "`{text}` is not a valid time: expected a form such as 2026-11-20, 2026-11-20T09:30 (UTC), or 7d, 12h ago"
         )
     })?;
     let then = now.checked_sub(ago).unwrap_or(SystemTime::UNIX_EPOCH);
     let compact: String = rfc3339(then).chars().take(19).filter(|c| !matches!(c, '-' | ':')).collect();
     let name = compact.replace('T', "-");
-    Ok(Moment { first: name.clone(), last: name })
+    Ok(TimeSpan { first: name.clone(), last: name })
 }
 
-/// Days and weeks besides the units of every duration.
-fn ago(typed: &str) -> Option<Duration> {
+/// Parses an age: a duration, or a number of days or weeks.
+fn ago(text: &str) -> Option<Duration> {
     let days = |number: &str, days: u64| {
         number.parse::<u32>().ok().map(|number| Duration::from_secs(86_400 * days * u64::from(number)))
     };
-    match (typed.strip_suffix('d'), typed.strip_suffix('w')) {
+    match (text.strip_suffix('d'), text.strip_suffix('w')) {
         (Some(number), _) => days(number, 1),
         (_, Some(number)) => days(number, 7),
-        _ => parse_duration(typed).ok(),
+        _ => parse_duration(text).ok(),
     }
 }
 
@@ -72,7 +72,7 @@ mod tests {
     fn times_are_parsed_as_dates_or_ages() {
         // 2026-11-20 09:30:05 UTC.
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_167_005);
-        let of = |typed: &str| parse(typed, now).map(|moment| format!("{} {}", moment.first, moment.last));
+        let of = |text: &str| parse(text, now).map(|span| format!("{} {}", span.first, span.last));
         assert_eq!(of("2026-11-19").unwrap(), "20261119-000000 20261119-235959");
         assert_eq!(of("2026-11-19T09:30").unwrap(), "20261119-093000 20261119-093059");
         assert_eq!(of("2026-11-19 09:30:07").unwrap(), "20261119-093007 20261119-093007");
