@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
-use web::post::{Distrust, Failure, Post, Reply};
+use web::post::{CertificateProblem, Failure, Post, Reply};
 
 use crate::clock::Zero;
 use tap_protocol::{Hello, Refusal, Stored, Welcome, Why, ZERO, ZERO_ERROR};
@@ -88,9 +88,9 @@ const JSON: (&str, &str) = ("content-type", "application/json");
 
 fn heard<T: DeserializeOwned>(reply: Result<Reply, Failure>) -> Result<T, RequestError> {
     let reply = reply.map_err(|failure| match failure {
-        Failure::Away(why) => RequestError::Away(why, None),
-        Failure::Untrusted { why, words } => RequestError::NotAManager(format!("{words}; {}", distrust(why))),
-        Failure::Hopeless(why) => {
+        Failure::Unreachable(why) => RequestError::Away(why, None),
+        Failure::Untrusted { why, text } => RequestError::NotAManager(format!("{text}; {}", distrust(why))),
+        Failure::Permanent(why) => {
             RequestError::NotAManager(format!("{why}; is --manager the address that the manager prints as `agents`?"))
         }
     })?;
@@ -111,7 +111,7 @@ fn heard<T: DeserializeOwned>(reply: Result<Reply, Failure>) -> Result<T, Reques
 
 /// The response of a proxy, or of a manager of another version.
 fn of_status(reply: &Reply) -> RequestError {
-    let words = format!("status {} {}", reply.status, reply.words()).trim_end().to_owned();
+    let words = format!("status {} {}", reply.status, reply.first_line()).trim_end().to_owned();
     let refused = |error| {
         let refusal = Refusal { error, message: words.clone(), stored_through: None };
         RequestError::Refused(refusal, reply.retry_after)
@@ -127,15 +127,15 @@ fn of_status(reply: &Reply) -> RequestError {
     }
 }
 
-fn distrust(why: Distrust) -> &'static str {
+fn distrust(why: CertificateProblem) -> &'static str {
     match why {
-        Distrust::Issuer => "give the manager's certificate as --ca FILE (the manager prints its path at startup)",
-        Distrust::Name => {
+        CertificateProblem::Issuer => "give the manager's certificate as --ca FILE (the manager prints its path at startup)",
+        CertificateProblem::Name => {
             "its certificate is for other names: use one of them in --manager, or add this name with --host at the \
              manager"
         }
-        Distrust::Time => "its certificate has expired, or one of the two clocks is wrong by days",
-        Distrust::Other => "its certificate cannot be used",
+        CertificateProblem::Time => "its certificate has expired, or one of the two clocks is wrong by days",
+        CertificateProblem::Other => "its certificate cannot be used",
     }
 }
 
@@ -173,8 +173,8 @@ mod tests {
 
     #[test]
     fn errors_about_untrusted_certificates_say_what_to_do() {
-        for (why, fix) in [(Distrust::Issuer, "--ca"), (Distrust::Name, "--host"), (Distrust::Time, "clock")] {
-            match heard::<Stored>(Err(Failure::Untrusted { why, words: "bad".into() })) {
+        for (why, fix) in [(CertificateProblem::Issuer, "--ca"), (CertificateProblem::Name, "--host"), (CertificateProblem::Time, "clock")] {
+            match heard::<Stored>(Err(Failure::Untrusted { why, text: "bad".into() })) {
                 Err(RequestError::NotAManager(words)) => {
                     assert!(words.starts_with("bad; ") && words.contains(fix), "{words}")
                 }

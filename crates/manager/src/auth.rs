@@ -7,7 +7,7 @@
 //!
 //! The token is looked up with every request, so that a revoked token is rejected immediately, on open connections as
 //! well. An unknown token costs a hash and one index lookup. A connection with a valid token counts as authenticated
-//! ([`web::Arrived::greet`]); until then it is limited in number and time.
+//! ([`web::ConnectionHandle::authenticate`]); until then it is limited in number and time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use http_body_util::BodyExt as _;
-use web::Arrived;
+use web::ConnectionHandle;
 
 use crate::data::Data;
 use crate::notes::Notes;
@@ -95,8 +95,8 @@ async fn bearer(State(auth): State<Auth>, mut request: Request, next: Next) -> R
     match known {
         Ok(Some((name, role))) => {
             auth.notes.token_used(&name, role);
-            if let Some(arrived) = request.extensions().get::<Arrived>() {
-                arrived.greet(&format!("{} {name}", role.as_str()));
+            if let Some(connection) = request.extensions().get::<ConnectionHandle>() {
+                connection.authenticate(&format!("{} {name}", role.as_str()));
             }
             let who = match role {
                 Role::Agent => Identity::Agent(name),
@@ -124,8 +124,8 @@ async fn bearer(State(auth): State<Auth>, mut request: Request, next: Next) -> R
 }
 
 async fn page(mut request: Request, next: Next) -> Response {
-    if let Some(arrived) = request.extensions().get::<Arrived>() {
-        arrived.greet("page");
+    if let Some(connection) = request.extensions().get::<ConnectionHandle>() {
+        connection.authenticate("page");
     }
     request.extensions_mut().insert(Identity::Page);
     let mut response = next.run(request).await;
@@ -135,7 +135,7 @@ async fn page(mut request: Request, next: Next) -> Response {
 
 /// The outermost layer: counts and logs all refusals.
 async fn tell(State(auth): State<Auth>, request: Request, next: Next) -> Response {
-    let arrived = request.extensions().get::<Arrived>().cloned();
+    let connection = request.extensions().get::<ConnectionHandle>().cloned();
     let method = request.method().clone();
     let path = request.uri().path().to_owned();
     let mut response = next.run(request).await;
@@ -153,7 +153,7 @@ async fn tell(State(auth): State<Auth>, request: Request, next: Next) -> Respons
             Some(who) => who.name(),
             None => "",
         };
-        let peer = arrived.map(|arrived| arrived.peer());
+        let peer = connection.map(|connection| connection.peer());
         auth.notes.refused(&refused, status.as_u16(), name, peer, &format!("{method} {path}"));
     }
     response

@@ -59,7 +59,7 @@ pub enum Error {
     Store(#[from] StoreError),
     /// The web server could not be started.
     #[error(transparent)]
-    Door(#[from] web::WebServerError),
+    Server(#[from] web::WebServerError),
     /// Certificate or key cannot be used.
     #[error(transparent)]
     Tls(#[from] serve::TlsError),
@@ -140,7 +140,7 @@ impl Error {
             | Error::Random
             | Error::Thread(_) => true,
             Error::Store(_) => true,
-            Error::Door(error) => !matches!(error, web::WebServerError::Secret(_)),
+            Error::Server(error) => !matches!(error, web::WebServerError::Secret(_)),
             _ => false,
         }
     }

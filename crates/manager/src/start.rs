@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use sys::clock::realtime_ns;
 use web::post::Post;
-use web::{Bounds, Door, Key, Open, Refusals, Secret, Settings, Strangers};
+use web::{Bounds, Server, Key, RunningServer, Refusals, Secret, Settings, UnauthenticatedLimits};
 
 use crate::alerts::AlertThreads;
 use crate::api::{self, Overview};
@@ -46,7 +46,7 @@ pub struct Plan {
     /// Maximum authenticated connections.
     pub connections: usize,
     /// Limits of unauthenticated connections.
-    pub strangers: Strangers,
+    pub unauthenticated: UnauthenticatedLimits,
     /// Webhook for alerts, in addition to the log.
     pub webhook: Option<Post>,
     /// OTLP receiver.
@@ -64,7 +64,7 @@ impl Plan {
             hosts: Vec::new(),
             keep: Keep { age: Some(crate::retention::KEEP_FOR), bytes: Some(crate::retention::KEEP_BYTES) },
             connections: CONNECTIONS_MAX,
-            strangers: Strangers::default(),
+            unauthenticated: UnauthenticatedLimits::default(),
             webhook: None,
             otlp: None,
         }
@@ -94,8 +94,8 @@ pub struct Running {
     served: ServedCertificate,
     url: String,
     page_url: String,
-    agents: Option<Open>,
-    page: Option<Open>,
+    agents: Option<RunningServer>,
+    page: Option<RunningServer>,
     /// Feeds the page's event streams.
     overview: Option<Overview>,
     taking: IngestThread,
@@ -124,8 +124,8 @@ impl Running {
         if let Some(doubt) = served.tls.doubt(realtime_ns() / 1_000_000_000) {
             notes.say(&doubt);
         }
-        let agents = Door::bind(agents_server(plan, &served))?;
-        let page = Door::bind(page_server(plan, &served, &data, &notes)?)?;
+        let agents = Server::bind(agents_server(plan, &served))?;
+        let page = Server::bind(page_server(plan, &served, &data, &notes)?)?;
         let (url, page_url) = (agents.url(), page.url());
 
         let sender = match &plan.otlp {
@@ -147,8 +147,8 @@ impl Running {
         let state = api::State::new(Arc::clone(&data), notes.clone(), facts)?;
         let overview = Overview::start(&state).map_err(|_| Error::Thread("overview"))?;
         let routes = ingest::routes(ingest).merge(api::router(state.clone()));
-        let agents = agents.open(auth.clone().before(routes), || {})?;
-        let page = page.open(auth.before_page(api::page_router(state)), || {})?;
+        let agents = agents.start(auth.clone().before(routes), || {})?;
+        let page = page.start(auth.before_page(api::page_router(state)), || {})?;
         Ok(Running {
             data,
             served,
@@ -197,8 +197,8 @@ impl Running {
     /// Whether all threads run. A failed thread does not restart: a supervisor must restart the process, and no
     /// accepted data is lost.
     pub fn works(&self) -> bool {
-        let doors = [&self.agents, &self.page].into_iter().flatten().all(Open::serves);
-        doors && self.taking.works() && self.day_writer.works() && self.writing.works()
+        let servers_are_running = [&self.agents, &self.page].into_iter().flatten().all(RunningServer::is_running);
+        servers_are_running && self.taking.works() && self.day_writer.works() && self.writing.works()
     }
 
     /// Writes log rows and counts now, instead of each second.
@@ -212,11 +212,11 @@ impl Running {
         self.end(SHUTDOWN_TIMEOUT);
     }
 
-    fn end(&mut self, patience: Duration) {
+    fn end(&mut self, timeout: Duration) {
         // The page's streams end here; otherwise its server would wait for them.
         self.overview = None;
-        for door in [self.page.take(), self.agents.take()].into_iter().flatten() {
-            door.close(patience);
+        for server in [self.page.take(), self.agents.take()].into_iter().flatten() {
+            server.close(timeout);
         }
         // The servers had the last handles to the storing thread.
         self.taking.join();
@@ -252,16 +252,16 @@ fn agents_server(plan: &Plan, served: &ServedCertificate) -> Settings {
         hosts: Vec::new(),
         key: Key::None,
         tls: Some(served.tls.config()),
-        reads_only: false,
-        bounds: Bounds { connections: plan.connections, body: usize::MAX, head: HEAD, patience: REQUEST_TIMEOUT },
+        read_only: false,
+        bounds: Bounds { connections: plan.connections, body: usize::MAX, head: HEAD, timeout: REQUEST_TIMEOUT },
         any_host: true,
-        strangers: Some(plan.strangers),
+        unauthenticated: Some(plan.unauthenticated),
         refusals: None,
     }
 }
 
 fn page_server(plan: &Plan, served: &ServedCertificate, data: &Data, notes: &Notes) -> Result<Settings> {
-    let secret = match data.fact(SECRET_FACT)?.map(|text| Secret::given(&text)) {
+    let secret = match data.fact(SECRET_FACT)?.map(|text| Secret::parse(&text)) {
         Some(Ok(secret)) => secret,
         _ => {
             let secret = Secret::random()?;
@@ -285,10 +285,10 @@ fn page_server(plan: &Plan, served: &ServedCertificate, data: &Data, notes: &Not
         hosts: plan.hosts.iter().filter(|host| host.parse::<IpAddr>().is_err()).cloned().collect(),
         key: Key::InUrl(secret),
         tls: is_beyond.then(|| served.tls.config()),
-        reads_only: false,
+        read_only: false,
         bounds: Bounds { body: PAGE_BODY_MAX, ..Bounds::default() },
         any_host: false,
-        strangers: None,
+        unauthenticated: None,
         refusals: Some(Refusals(Arc::new(tell))),
     })
 }

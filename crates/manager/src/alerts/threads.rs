@@ -145,16 +145,16 @@ fn deliver_all(data: &Data, notes: &Notes, signal: &Signal, post: &Post) {
             Ok(None) => pause = (IDLE_INTERVAL, Some(seen)),
             Ok(Some(Delivery::Taken)) => {
                 if said.take().is_some() {
-                    notes.trouble(&format!("webhook {}: accepts events again", post.shown()));
+                    notes.trouble(&format!("webhook {}: accepts events again", post.display_url()));
                 }
             }
             Ok(Some(Delivery::GivenUp(why))) => {
-                notes.trouble(&format!("webhook {}: an event was abandoned: {why}", post.shown()));
+                notes.trouble(&format!("webhook {}: an event was abandoned: {why}", post.display_url()));
             }
             Ok(Some(Delivery::Again(wanted, why))) => {
                 // Printed once, not with each attempt.
                 if said.as_ref() != Some(&why) {
-                    notes.trouble(&format!("webhook {}: {why}; events wait and are retried", post.shown()));
+                    notes.trouble(&format!("webhook {}: {why}; events wait and are retried", post.display_url()));
                     said = Some(why);
                 }
                 pause = (wanted, None);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
 use serde_json::{Value, json};
-use web::post::{Answer, Post};
+use web::post::{Outcome, Post};
 
 use super::events::{Event, EventKind, read};
 
@@ -88,14 +88,14 @@ pub fn tell(post: &Post, event: &Event, tries: u32, age_s: u64) -> Delivery {
     evaluate(answer, tries, age_s)
 }
 
-fn evaluate(answer: Answer, tries: u32, age_s: u64) -> Delivery {
+fn evaluate(answer: Outcome, tries: u32, age_s: u64) -> Delivery {
     let pause = PAUSE_MIN.saturating_mul(1 << tries.min(16)).min(PAUSE_MAX);
     match answer {
-        Answer::Taken(_) => Delivery::Taken,
-        Answer::Later(why, _) if age_s > AGE_MAX_S => Delivery::GivenUp(why),
-        Answer::Later(why, wanted) => Delivery::Again(wanted.unwrap_or(pause).min(RETRY_AFTER_MAX), why),
-        Answer::Refused(why, _) if tries + 1 >= REFUSALS_MAX => Delivery::GivenUp(why),
-        Answer::Refused(why, _) => Delivery::Again(pause, why),
+        Outcome::Accepted(_) => Delivery::Taken,
+        Outcome::Retryable(why, _) if age_s > AGE_MAX_S => Delivery::GivenUp(why),
+        Outcome::Retryable(why, wanted) => Delivery::Again(wanted.unwrap_or(pause).min(RETRY_AFTER_MAX), why),
+        Outcome::Refused(why, _) if tries + 1 >= REFUSALS_MAX => Delivery::GivenUp(why),
+        Outcome::Refused(why, _) => Delivery::Again(pause, why),
     }
 }
 
@@ -166,15 +166,15 @@ mod tests {
 
     #[test]
     fn a_webhook_event_waits_is_accepted_or_abandoned() {
-        let later = |wanted| Answer::Later("away".into(), wanted);
+        let later = |wanted| Outcome::Retryable("away".into(), wanted);
         let s = Duration::from_secs;
-        assert_eq!(evaluate(Answer::Taken(Vec::new()), 7, 0), Delivery::Taken);
+        assert_eq!(evaluate(Outcome::Accepted(Vec::new()), 7, 0), Delivery::Taken);
         assert_eq!(evaluate(later(None), 0, 0), Delivery::Again(s(1), "away".into()));
         assert_eq!(evaluate(later(None), 3, 0), Delivery::Again(s(8), "away".into()));
         assert_eq!(evaluate(later(None), 4_000_000_000, 86_400), Delivery::Again(s(300), "away".into()));
         assert_eq!(evaluate(later(Some(s(10_000))), 0, 0), Delivery::Again(s(3600), "away".into()));
         assert_eq!(evaluate(later(None), 0, 86_401), Delivery::GivenUp("away".into()));
-        assert_eq!(evaluate(Answer::Refused("no".into(), Some(400)), 0, 0), Delivery::Again(s(1), "no".into()));
-        assert_eq!(evaluate(Answer::Refused("no".into(), Some(400)), 4, 0), Delivery::GivenUp("no".into()));
+        assert_eq!(evaluate(Outcome::Refused("no".into(), Some(400)), 0, 0), Delivery::Again(s(1), "no".into()));
+        assert_eq!(evaluate(Outcome::Refused("no".into(), Some(400)), 4, 0), Delivery::GivenUp("no".into()));
     }
 }

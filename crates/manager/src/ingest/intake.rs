@@ -12,7 +12,7 @@ use axum::routing::post;
 use axum::{Json, Router};
 use http_body_util::BodyExt as _;
 use sys::clock::realtime_ns;
-use web::Arrived;
+use web::ConnectionHandle;
 
 use super::queue::{Ingest, Outcome, What};
 use crate::auth::{self, DISCARD_BYTES_MAX, Identity};
@@ -71,7 +71,7 @@ async fn take(
         Ok(admitted) => admitted,
         Err(refused) => return auth::reject(request, refused, DISCARD_BYTES_MAX),
     };
-    let peer = request.extensions().get::<Arrived>().map(Arrived::peer);
+    let peer = request.extensions().get::<ConnectionHandle>().map(ConnectionHandle::peer);
     let room = match ingest.room(&name, length.unwrap_or(BODY_MAX)) {
         Ok(room) => room,
         Err(refused) => return auth::reject(request, refused, DISCARD_BYTES_MAX),

@@ -11,7 +11,7 @@ use http::{HeaderName, HeaderValue};
 use report::export::otlp::{CONTENT_TYPE, Request, Response, body, metrics_url};
 use rusqlite::Connection;
 use sys::clock::realtime_ns;
-use web::post::{Answer, Post, PostError, Receiver, Roots, TRIED_AGAIN_BY_OTLP};
+use web::post::{Outcome, Post, PostError, Receiver, Roots, OTLP_RETRYABLE};
 
 use super::metrics::{Agent, messages};
 use super::sums;
@@ -89,7 +89,7 @@ fn send_all(data: &Data, notes: &Notes, ends: &Signal, post: &Post) {
         // A lasting problem is logged once; so is its end.
         if words != said {
             let line = if words.is_empty() { "accepts all data again" } else { &words };
-            notes.trouble(&format!("otlp {}: {line}", post.shown()));
+            notes.trouble(&format!("otlp {}: {line}", post.display_url()));
             said = words;
         }
         if ends.wait(pause, None) {
@@ -116,14 +116,14 @@ pub(super) fn turn(data: &Data, post: &Post, now_ns: u64) -> Result<Sent> {
     let mut sent = Sent::default();
     for message in messages(&series, &agents, now_ns) {
         match send(post, &message) {
-            Answer::Taken(answer) => {
+            Outcome::Accepted(answer) => {
                 if let Some(words) = partial(&answer) {
                     sent.words = words;
                 }
             }
             // Further messages would fail as well, or the receiver has requested a pause.
-            Answer::Later(why, wanted) => return Ok(Sent { words: why, wanted, failed: true }),
-            Answer::Refused(why, _) => {
+            Outcome::Retryable(why, wanted) => return Ok(Sent { words: why, wanted, failed: true }),
+            Outcome::Refused(why, _) => {
                 sent = Sent { words: format!("refused: {why}"), wanted: None, failed: true };
             }
         }
@@ -131,11 +131,11 @@ pub(super) fn turn(data: &Data, post: &Post, now_ns: u64) -> Result<Sent> {
     Ok(sent)
 }
 
-fn send(post: &Post, message: &Request) -> Answer {
+fn send(post: &Post, message: &Request) -> Outcome {
     let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
     // Writing to memory does not fail.
     let packed = packed.write_all(&body(message)).and_then(|()| packed.finish()).unwrap_or_default();
-    post.once(&packed, &[("content-type", CONTENT_TYPE), ("content-encoding", "gzip")], TRIED_AGAIN_BY_OTLP)
+    post.once(&packed, &[("content-type", CONTENT_TYPE), ("content-encoding", "gzip")], OTLP_RETRYABLE)
 }
 
 /// The receiver's report for an accepted message: rejected points, or a warning.

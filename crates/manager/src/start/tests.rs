@@ -356,20 +356,20 @@ fn a_revoked_token_is_rejected_on_an_open_connection() {
 #[test]
 fn unauthenticated_connections_beyond_the_limit_do_not_block_agents() {
     let trial = Trial::with(|plan| {
-        plan.strangers = Strangers { connections: 32, life: Duration::from_secs(600) };
+        plan.unauthenticated = UnauthenticatedLimits { connections: 32, timeout: Duration::from_secs(600) };
         plan.connections = 8;
     });
     let token = trial.token("shop-7", Role::Agent);
     let mut known = trial.client_from([127, 0, 0, 1]);
     known.send("shop-7", &token, &numbered('a', 1)).stored();
-    let strangers: Vec<TcpStream> =
+    let unauthenticated: Vec<TcpStream> =
         (0..232).map(|at| connected([127, 0, 1, 1 + (at % 4) as u8], trial.address())).collect();
     known.send("shop-7", &token, &numbered('a', 2)).stored();
     // From a separate address, and from the flooding one.
     trial.client_from([127, 0, 2, 1]).send("shop-7", &token, &numbered('a', 3)).stored();
     trial.client_from([127, 0, 1, 1]).send("shop-7", &token, &numbered('a', 4)).stored();
     known.send("shop-7", &token, &numbered('a', 5)).stored();
-    drop(strangers);
+    drop(unauthenticated);
 }
 
 #[test]

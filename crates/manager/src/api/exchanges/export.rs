@@ -80,7 +80,7 @@ pub(in crate::api) async fn export(With(state): With<State>, uri: Uri) -> ApiRes
 }
 
 fn write(state: &State, ask: &Ask, form: Form, mut writer: PipeWriter) -> io::Result<()> {
-    let is_left = writer.is_left();
+    let is_left = writer.is_reader_closed();
     match form {
         Form::JsonLines => {
             let columns = FleetRow::columns();

@@ -315,7 +315,7 @@ impl Reader {
     /// A sign of life where there is no news.
     fn beat(&self, hub: &Hub) {
         if self.quiet % BEAT == BEAT - 1 {
-            hub.beat();
+            hub.heartbeat();
         }
     }
 }

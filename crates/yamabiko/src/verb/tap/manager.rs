@@ -77,10 +77,10 @@ fn plan(arguments: &args::Manager) -> Result<Plan> {
     plan.keep = Keep { age: arguments.keep_for.0, bytes: arguments.keep_bytes.0 };
     // Strangers, files, the page and what they may be about to leave have theirs besides.
     let descriptors = usize::try_from(sys::limits::raise_open_files()).unwrap_or(usize::MAX);
-    let (strangers, known) = (plan.strangers.connections, plan.connections);
-    plan.strangers.connections = strangers.min((descriptors / 4).max(16));
+    let (strangers, known) = (plan.unauthenticated.connections, plan.connections);
+    plan.unauthenticated.connections = strangers.min((descriptors / 4).max(16));
     plan.connections = known.min((descriptors / 4).max(16));
-    if (plan.strangers.connections, plan.connections) != (strangers, known) {
+    if (plan.unauthenticated.connections, plan.connections) != (strangers, known) {
         say(format_args!(
             "note: at most {} agent connections, as only {descriptors} files may be open; raise ulimit -n, or LimitNOFILE= of the unit",
             plan.connections

@@ -339,10 +339,10 @@ impl Post {
         };
         let reply = match self.post.exchange("", &body, &[("content-type", CONTENT_TYPE)]) {
             Ok(reply) => reply,
-            Err(Failure::Away(why)) => return Answer::Away(why),
+            Err(Failure::Unreachable(why)) => return Answer::Away(why),
             Err(failure) => return Answer::Refused(failure.to_string()),
         };
-        let (status, told) = (reply.status, reply.words());
+        let (status, told) = (reply.status, reply.first_line());
         match status {
             200..=299 => Answer::Taken,
             401 if !self.has_token => {

@@ -16,7 +16,7 @@ use http_body_util::{BodyExt, Limited};
 use std::net::SocketAddr;
 use sys::clock::Clock;
 use tokio::time::timeout;
-use web::{Arrived, Bounds, Door, Key, Open, Settings, Strangers};
+use web::{ConnectionHandle, Bounds, Server, Key, RunningServer, Settings, UnauthenticatedLimits};
 
 use super::sessions::{Full, Sessions};
 use crate::token::Token;
@@ -33,7 +33,7 @@ pub enum Event {
 /// Listens until dropped.
 pub struct Listener {
     address: SocketAddr,
-    _open: Open,
+    _open: RunningServer,
 }
 
 impl Listener {
@@ -52,18 +52,18 @@ impl Listener {
             hosts: Vec::new(),
             key: Key::None,
             tls: None,
-            reads_only: false,
-            bounds: Bounds { connections: CONNECTIONS, body: BODY_MAX, head: HEAD_MAX, patience: PATIENCE },
+            read_only: false,
+            bounds: Bounds { connections: CONNECTIONS, body: BODY_MAX, head: HEAD_MAX, timeout: PATIENCE },
             // The token is what counts: senders use whatever name they know this host by.
             any_host: true,
-            strangers: Some(Strangers { connections: CONNECTIONS, life: PATIENCE }),
+            unauthenticated: Some(UnauthenticatedLimits { connections: CONNECTIONS, timeout: PATIENCE }),
             refusals: None,
         };
-        let door = Door::bind(settings)?;
-        let address = door.address();
+        let server = Server::bind(settings)?;
+        let address = server.address();
         let receiver = Arc::new(Receiver { clock: Clock::start(), token, events, sessions });
         let router = Router::new().fallback(answer).with_state(receiver);
-        Ok(Listener { address, _open: door.open(router, || {})? })
+        Ok(Listener { address, _open: server.start(router, || {})? })
     }
 
     /// Where it listens, with the port that it got.
@@ -80,7 +80,7 @@ struct Receiver {
 }
 
 async fn answer(State(receiver): State<Arc<Receiver>>, request: Request) -> Response {
-    let peer = request.extensions().get::<Arrived>().map(Arrived::peer);
+    let peer = request.extensions().get::<ConnectionHandle>().map(ConnectionHandle::peer);
     match receiver.take(request).await {
         Ok(()) => StatusCode::NO_CONTENT.into_response(),
         Err((status, why)) => {
@@ -117,8 +117,8 @@ impl Receiver {
             return refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the content type is another");
         }
         // It is a sender: it has the token, or is on loopback and asks for the right thing. The connection limit is shared out by address.
-        if let Some(arrived) = request.extensions().get::<Arrived>() {
-            arrived.greet(&arrived.peer().ip().to_string());
+        if let Some(connection) = request.extensions().get::<ConnectionHandle>() {
+            connection.authenticate(&connection.peer().ip().to_string());
         }
         let body = match timeout(PATIENCE, Limited::new(request.into_body(), BODY_MAX).collect()).await {
             Err(_) => return refused(StatusCode::REQUEST_TIMEOUT, "the message came too slowly"),
