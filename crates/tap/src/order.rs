@@ -21,26 +21,27 @@ pub struct InOrder {
 impl InOrder {
     /// Adds an event from a ring.
     pub fn push(&mut self, event: Event) {
-        self.waiting.push((moment(&event.what), event));
+        self.waiting.push((event_time(&event.what), event));
     }
 
-    /// Passes on, in order, the events until `until`: the time at which the last round of all rings started.
-    pub fn release(&mut self, until: Timestamp, mut take: impl FnMut(Event)) {
+    /// Passes the events until `until` to `apply`, in the order of time. `until` is when the last round of all rings
+    /// started.
+    pub fn release(&mut self, until: Timestamp, mut apply: impl FnMut(Event)) {
         // A stable sort keeps the order of one thread's events with equal times.
-        self.waiting.sort_by_key(|(moment, _)| *moment);
-        let ready = self.waiting.partition_point(|(moment, _)| *moment <= until);
-        self.waiting.drain(..ready).for_each(|(_, event)| take(event));
+        self.waiting.sort_by_key(|(time, _)| *time);
+        let ready = self.waiting.partition_point(|(time, _)| *time <= until);
+        self.waiting.drain(..ready).for_each(|(_, event)| apply(event));
     }
 
-    /// Passes on all remaining events.
-    pub fn release_all(&mut self, take: impl FnMut(Event)) {
-        self.release(Timestamp::MAX, take);
+    /// Passes all remaining events to `apply`.
+    pub fn release_all(&mut self, apply: impl FnMut(Event)) {
+        self.release(Timestamp::MAX, apply);
     }
 
-    /// Passes on the remaining events of some threads, whatever their times.
-    pub fn release_of(&mut self, meant: impl Fn(&Origin) -> bool, mut take: impl FnMut(Event)) {
-        self.waiting.sort_by_key(|(moment, _)| *moment);
-        self.waiting.extract_if(.., |(_, event)| meant(&event.origin)).for_each(|(_, event)| take(event));
+    /// Passes the remaining events of the selected threads to `apply`, whatever their times.
+    pub fn release_of(&mut self, is_selected: impl Fn(&Origin) -> bool, mut apply: impl FnMut(Event)) {
+        self.waiting.sort_by_key(|(time, _)| *time);
+        self.waiting.extract_if(.., |(_, event)| is_selected(&event.origin)).for_each(|(_, event)| apply(event));
     }
 
     /// Number of waiting events.
@@ -55,7 +56,7 @@ impl InOrder {
 }
 
 /// When an event ended, which is when it could be recorded; zero without a time.
-pub(crate) fn moment(what: &What) -> Timestamp {
+pub(crate) fn event_time(what: &What) -> Timestamp {
     match what {
         What::Loaded { at, .. }
         | What::Forked { at, .. }
@@ -69,7 +70,7 @@ pub(crate) fn moment(what: &What) -> Timestamp {
         What::Opened(opened) => opened.at,
         What::Connected(attempt) | What::ConnectFailed(attempt) => attempt.end,
         What::Sent(run) | What::Received(run) => run.end,
-        What::Closed(closed) | What::Left(closed) => closed.begin,
+        What::Closed(closed) | What::Leaving(closed) => closed.begin,
         What::Lost { .. } => Timestamp::ZERO,
     }
 }
@@ -99,7 +100,7 @@ mod tests {
         order.push(polled(1, 31));
         seen.clear();
         order.release_all(|event| seen.push(event));
-        assert_eq!(seen, [polled(2, 31), polled(1, 31)], "what came first stays first");
+        assert_eq!(seen, [polled(2, 31), polled(1, 31)], "events with equal times keep their order");
         assert!(order.is_empty());
     }
 

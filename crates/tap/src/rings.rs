@@ -10,16 +10,16 @@
 //! The first slots have large rings, the others small ones; each has some memory from the start, and more as its
 //! thread writes on.
 //!
-//! A file belongs to its user, and nobody else (except root) can open it: its contents are trusted for that user only
+//! A file belongs to its user, and no other user except root can open it: its contents are trusted for that user only
 //! ([`ring_file`]). A user without a ring gets one on request ([`ring_server`]).
 //!
 //! The writing process may crash at any point, or write anything: a record is 64 bytes read through atomics, and
 //! numbers are validated. A ring with invalid counters is emptied and counted as lost; so is a record that is invalid
 //! or dated later than it was read. Overwritten constants of a header are restored. A user who truncates the own file
-//! ends the own tap ([`Rings::is_cut`]), and not this process.
+//! ends the own tap ([`Rings::is_truncated`]), and not this process.
 //!
 //! `reading.rs` reads: [`Rings::drain`] in one step, [`Rings::collect`] and [`Rings::commit`] in two steps, for a
-//! reader with a journal. `adopt.rs` takes over a ring that outlived its reader.
+//! reader with a journal. `adopt.rs` adopts a ring that outlived its reader.
 
 mod adopt;
 mod clock;
@@ -86,9 +86,9 @@ impl Capacity {
     /// 64 KB: what a thread writes in some milliseconds at most, and one of a thousand threads in a second.
     pub const SMALL_RECORDS: u32 = 1024;
 
-    /// For rings that wait while their agent is away: 512 KB for each of 128 threads, some 2,000 exchanges, and 64 KB
+    /// Capacity of rings that fill while their agent does not run: 512 KB for each of 128 threads, some 2,000 exchanges, and 64 KB
     /// for 1,024 more. 20 MB immediately, 128 MB at most.
-    pub const fn standing() -> Self {
+    pub const fn daemon() -> Self {
         Capacity { records: 8192, slots: 128, small_slots: 1024, ready: 4 }
     }
 
@@ -136,9 +136,9 @@ pub struct Rings {
     folder: Option<PathBuf>,
     /// Whether connections of different users are separate, whatever their numbers: the users do not trust each
     /// other.
-    apart: bool,
+    separate_users: bool,
     /// Creates rings for users on request.
-    askers: Option<RingServer>,
+    ring_server: Option<RingServer>,
 }
 
 /// 2 MB of records of one user: some 5 MB as events. An agent that returns to full rings reads them in several
@@ -181,7 +181,7 @@ impl Rings {
             kind: ticks.kind(),
             piece_ticks: ticks.of(PIECE).max(1),
             // Programs of a daemon's ring were not started by this process: each checks its own system call filters.
-            is_standing: boot.is_some(),
+            is_daemon: boot.is_some(),
             filters: system_call_filters(boot.is_some()),
         };
         let area = RingFile::fill(file, path, &set, FIRST, geteuid().as_raw(), capacity.ready)?;
@@ -204,8 +204,8 @@ impl Rings {
             cut: false,
             cut_users: Vec::new(),
             folder: None,
-            apart: set.is_standing,
-            askers: None,
+            separate_users: set.is_daemon,
+            ring_server: None,
         }
     }
 
@@ -224,7 +224,7 @@ impl Rings {
         })
     }
 
-    /// Takes over the unread file that the previous image of this process created ([`crate::own`]). Times are on
+    /// Adopts the unread file that the previous image of this process created ([`crate::self_tap`]). Times are on
     /// `clock`.
     ///
     /// # Errors
@@ -233,8 +233,8 @@ impl Rings {
         let path = folder.ring();
         let file = OpenOptions::new().read(true).write(true).open(&path).map_err(Error::file("open", &path))?;
         let ticks = Ticks::start(clock);
-        let (mut area, set) = RingFile::taken_over(file, &path, FIRST, geteuid().as_raw(), ticks.kind())?;
-        area.go_on(&ReaderState::default(), false);
+        let (mut area, set) = RingFile::adopt(file, &path, FIRST, geteuid().as_raw(), ticks.kind())?;
+        area.resume(&ReaderState::default(), false);
         Ok(Rings::of(area, set, ticks))
     }
 
@@ -248,9 +248,9 @@ impl Rings {
         Ok(u32::from_le_bytes(images))
     }
 
-    /// Whether a user has truncated the own file. From then on it is not read, and the amount of missing records is
+    /// Whether a user has truncated that user's file. From then on the file is not read, and the amount of missing records is
     /// unknown. Files of other users are still read.
-    pub fn is_cut(&self) -> bool {
+    pub fn is_truncated(&self) -> bool {
         self.cut
     }
 
@@ -259,40 +259,40 @@ impl Rings {
         self.headers_restored
     }
 
-    /// Users who truncated the own file, since the last call.
-    pub(crate) fn take_truncated(&mut self) -> Vec<u32> {
+    /// Users who truncated their ring file, since the last call.
+    pub(crate) fn take_users_of_truncated_files(&mut self) -> Vec<u32> {
         std::mem::take(&mut self.cut_users)
     }
 
     /// Adds new users, restores headers, and removes truncated files.
     fn maintain(&mut self) {
-        for area in self.askers.iter().flat_map(RingServer::made) {
+        for area in self.ring_server.iter().flat_map(RingServer::created) {
             self.areas.insert(area.index, area);
         }
-        self.headers_restored += self.areas.values_mut().map(RingFile::fix).sum::<u64>();
-        let cut = self.areas.values().filter(|area| area.is_cut()).map(|area| (area.index, area.user));
+        self.headers_restored += self.areas.values_mut().map(RingFile::restore_header).sum::<u64>();
+        let cut = self.areas.values().filter(|area| area.is_truncated()).map(|area| (area.index, area.user));
         for (index, user) in cut.collect::<Vec<_>>() {
             self.areas.remove(&index);
             self.cut = true;
             self.cut_users.push(user);
             if let Some(folder) = &self.folder {
-                // Programs that start from now on request another file; this user's own is requested here.
+                // Programs that start from now on request another file; the file of this user is requested here.
                 let _ = std::fs::remove_file(path_of(folder, user));
                 if user == geteuid().as_raw() {
-                    RingServer::ask(folder);
+                    RingServer::request(folder);
                 }
             }
         }
     }
 
-    /// From now on programs of other users get rings, as `policy` allows. This needs root, which alone can give files
+    /// Serves rings to programs of other users from now on, as `policy` allows. This needs root, which alone can give files
     /// away.
     ///
     /// # Errors
     /// The socket or the thread cannot be created.
-    pub fn let_others_ask(&mut self, folder: &Folder, policy: Policy) -> Result<()> {
+    pub fn serve_other_users(&mut self, folder: &Folder, policy: Policy) -> Result<()> {
         if geteuid().is_root() {
-            self.askers = Some(RingServer::start(folder.path(), self.set(), Users::first(), policy)?);
+            self.ring_server = Some(RingServer::start(folder.path(), self.set(), Users::first(), policy)?);
         }
         Ok(())
     }
@@ -306,8 +306,8 @@ impl Rings {
             boot: first.map(RingFile::boot).unwrap_or_default(),
             kind: self.ticks.kind(),
             piece_ticks: self.ticks.of(PIECE).max(1),
-            is_standing: self.apart,
-            filters: system_call_filters(self.apart),
+            is_daemon: self.separate_users,
+            filters: system_call_filters(self.separate_users),
         }
     }
 
@@ -385,7 +385,7 @@ impl Rings {
     fn origin(&self, number: u32) -> Origin {
         let (area, slot) = self.area(number).expect("a slot of a file that is read");
         let base = slot_at(slot);
-        // First: once it is set, the other fields are set.
+        // The image is read first: once it is set, the other fields are set.
         let image = area.memory.half(base + slot::IMAGE).load(Ordering::Acquire);
         Origin {
             image: if image >> INDEX_SHIFT == area.index { image } else { 0 },

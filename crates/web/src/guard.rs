@@ -124,7 +124,10 @@ impl Guard {
     /// Whether exactly one `Host` is present and permitted, and also the host of an absolute target.
     fn permits_host(&self, request: &Request) -> bool {
         let Some(hosts) = &self.hosts else { return true };
-        let local = request.extensions().get::<ConnectionHandle>().map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |on| on.local().ip());
+        let local = request
+            .extensions()
+            .get::<ConnectionHandle>()
+            .map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |on| on.local().ip());
         let mut fields = request.headers().get_all(HOST).iter();
         let (Some(host), None) = (fields.next(), fields.next()) else { return false };
         let permit = |host: &str| hosts.permit(host, local);

@@ -197,7 +197,11 @@ impl Server {
     ///
     /// # Errors
     /// No thread or descriptor is available.
-    pub fn start(self, router: Router, on_start: impl FnOnce() + Send + 'static) -> Result<RunningServer, WebServerError> {
+    pub fn start(
+        self,
+        router: Router,
+        on_start: impl FnOnce() + Send + 'static,
+    ) -> Result<RunningServer, WebServerError> {
         let runtime = runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
         let listener = {
             let _entered = runtime.enter();

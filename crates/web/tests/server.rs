@@ -8,7 +8,9 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::Request;
 use axum::routing::{get, post};
-use web::{Bounds, CONTENT_POLICY, Server, Hub, Key, RunningServer, Refusals, Secret, Settings, Viewers, WebServerError};
+use web::{
+    Bounds, CONTENT_POLICY, Hub, Key, Refusals, RunningServer, Secret, Server, Settings, Viewers, WebServerError,
+};
 
 const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 /// Longer than any step of these tests.
@@ -70,7 +72,10 @@ fn requests_with_a_foreign_host_are_refused() {
     for host in ["evil.example", &format!("evil.example:{port}"), "127.0.0.1.evil.example", "192.0.2.1", ""] {
         let response = get_path(address, host, "/");
         assert_eq!(status(&response), 403, "{host}: {response}");
-        assert!(response.contains("--allow-host") && !response.contains("path /") && !response.contains("evil"), "{response}");
+        assert!(
+            response.contains("--allow-host") && !response.contains("path /") && !response.contains("evil"),
+            "{response}"
+        );
     }
     // A missing `Host`, two `Host` fields, and a `Host` that contradicts the request target.
     assert_ne!(status(&send_bytes(address, "GET / HTTP/1.1\r\nConnection: close\r\n\r\n")), 200);
@@ -145,8 +150,9 @@ fn a_bearer_token_is_required_from_programs() {
     settings.bounds.body = 10;
     let (_running, address) = start(settings);
 
-    let get_with =
-        |field: &str| send_bytes(address, &format!("GET /x HTTP/1.1\r\nHost: localhost\r\n{field}Connection: close\r\n\r\n"));
+    let get_with = |field: &str| {
+        send_bytes(address, &format!("GET /x HTTP/1.1\r\nHost: localhost\r\n{field}Connection: close\r\n\r\n"))
+    };
     assert_eq!(status(&get_with("Authorization: Bearer correct-horse-battery\r\n")), 200);
     assert_eq!(status(&get_with("Authorization: bearer correct-horse-battery\r\n")), 200);
     for field in ["", "Authorization: Bearer correct-horse-batterz\r\n", "Authorization: correct-horse-battery\r\n"] {
@@ -166,7 +172,8 @@ fn a_bearer_token_is_required_from_programs() {
 #[test]
 fn a_page_refuses_methods_other_than_get_and_head() {
     let (_running, address) = start(settings());
-    let send = |line: &str| send_bytes(address, &format!("{line} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"));
+    let send =
+        |line: &str| send_bytes(address, &format!("{line} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"));
     for method in ["POST", "PUT", "DELETE", "OPTIONS", "PATCH", "BREW"] {
         let response = send(&format!("{method} /echo"));
         assert!(status(&response) == 405 && response.contains("allow: GET, HEAD"), "{method}: {response}");

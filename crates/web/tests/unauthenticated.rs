@@ -10,7 +10,7 @@ use axum::Router;
 use axum::extract::Request;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, bind, connect, socket};
-use web::{ConnectionHandle, Bounds, Server, Key, RunningServer, Secret, Settings, UnauthenticatedLimits};
+use web::{Bounds, ConnectionHandle, Key, RunningServer, Secret, Server, Settings, UnauthenticatedLimits};
 
 /// Longer than any step of these tests.
 const TEST_TIMEOUT: Duration = Duration::from_secs(60);

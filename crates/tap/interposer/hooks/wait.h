@@ -15,7 +15,7 @@ static inline void polled(uint64_t begin) {
     uint64_t end = ticks();
     thread->polled_ticks += end - begin;
     thread->polled_calls++;
-    if (UNLIKELY(end - thread->polled_told_at > piece_ticks)) tell_polled(thread, end);
+    if (UNLIKELY(end - thread->polled_reported_at > piece_ticks)) report_polled(thread, end);
 }
 
 HOOK int poll(struct pollfd *fds, nfds_t n, int timeout) { WAIT(real.poll(fds, n, timeout)); }

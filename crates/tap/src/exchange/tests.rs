@@ -10,10 +10,10 @@ use units::Timestamp;
 
 use super::*;
 use crate::event::{Caveats, TcpCounts};
-use conversation::{Conversation, ms, of, rows};
+use conversation::{Conversation, ms, rows, rows_of};
 
 /// Outcome, bytes sent, bytes received.
-fn told(rows: &[TapExchange]) -> Vec<(TapOutcome, u64, u64)> {
+fn summary(rows: &[TapExchange]) -> Vec<(TapOutcome, u64, u64)> {
     rows.iter().map(|row| (row.outcome, row.sent_bytes, row.received_bytes)).collect()
 }
 
@@ -22,7 +22,7 @@ fn one_request_has_every_indicator() {
     let mut talk = Conversation::lookup_and_connect(5, 20);
     talk.send_for(3, 100).wait(50).receive_for(10, 20_000).wait(2).close();
     let all = rows(talk.events);
-    assert_eq!(told(&all), [(TapOutcome::Succeeded, 100, 20_000)]);
+    assert_eq!(summary(&all), [(TapOutcome::Succeeded, 100, 20_000)]);
     let row = &all[0];
     assert_eq!((row.connection, row.exchange, row.last), (Some(0), Some(0), true));
     assert_eq!((row.program.as_deref(), row.side), (Some("curl"), TapSide::Client));
@@ -41,12 +41,15 @@ fn persistent_connections_have_one_row_per_request_and_one_connect_time() {
     }
     talk.close();
     let all = rows(talk.events);
-    assert_eq!(told(&all), [(TapOutcome::Succeeded, 80, 500); 3]);
+    assert_eq!(summary(&all), [(TapOutcome::Succeeded, 80, 500); 3]);
     assert_eq!(all.iter().map(|row| row.exchange.unwrap()).collect::<Vec<_>>(), [0, 1, 2]);
     assert_eq!(all.iter().filter(|row| row.setup_ns.is_some()).count(), 1);
     assert_eq!(all.iter().map(|row| row.last).collect::<Vec<_>>(), [false, false, true]);
     assert_eq!(all[2].connection_bytes, Some(3 * 580));
-    assert!(all.iter().all(|row| row.response_ns() == Some(ms(10))), "what idles between is in none");
+    assert!(
+        all.iter().all(|row| row.response_ns() == Some(ms(10))),
+        "idle time between exchanges is in no response time"
+    );
 }
 
 #[test]
@@ -54,7 +57,7 @@ fn pieces_of_one_run_in_one_direction_are_joined() {
     let mut talk = Conversation::connect(1);
     talk.send(80).send(20_000).wait(10).receive_for(100, 5_000).receive_for(100, 5_000).close();
     let all = rows(talk.events);
-    assert_eq!(told(&all), [(TapOutcome::Succeeded, 20_080, 10_000)]);
+    assert_eq!(summary(&all), [(TapOutcome::Succeeded, 20_080, 10_000)]);
     assert_eq!(all[0].receive_ns(), Some(ms(200)));
 }
 
@@ -63,7 +66,7 @@ fn pipelined_requests_are_one_exchange() {
     let mut talk = Conversation::connect(1);
     talk.send(80).wait(1).send(80).wait(30).receive(500).wait(1).receive(500).close();
     let all = rows(talk.events);
-    assert_eq!(told(&all), [(TapOutcome::Succeeded, 160, 1_000)]);
+    assert_eq!(summary(&all), [(TapOutcome::Succeeded, 160, 1_000)]);
     assert_eq!(all[0].send_ns(), Some(ms(1)));
 }
 
@@ -74,14 +77,14 @@ fn data_from_the_server_before_any_request_is_a_greeting() {
     talk.wait(7).receive(40).send(6).wait(3).receive(30).send(6).wait(4).receive(20).close();
     let all = rows(talk.events);
     assert_eq!(
-        told(&all),
+        summary(&all),
         [(TapOutcome::Greeting, 0, 40), (TapOutcome::Succeeded, 6, 30), (TapOutcome::Succeeded, 6, 20)]
     );
     assert_eq!((all[0].wait_ns(), all[0].response_ns()), (Some(ms(7)), None));
     assert_eq!(all[0].setup_ns, Some(ms(20)));
     let mut silent = Conversation::connect(20);
     silent.receive(40).close();
-    assert_eq!(told(&rows(silent.events)), [(TapOutcome::Greeting, 0, 40)]);
+    assert_eq!(summary(&rows(silent.events)), [(TapOutcome::Greeting, 0, 40)]);
 }
 
 #[test]
@@ -93,10 +96,10 @@ fn tls_exchanges_follow_changes_of_direction_and_close_notify_is_no_request() {
     assert_eq!(outcomes, [TapOutcome::Succeeded, TapOutcome::Succeeded, TapOutcome::Farewell]);
     // The other end closed first: later data gets no response, however long the program stays.
     let mut talk = Conversation::connect(20);
-    talk.send(100).wait(20).receive(900).ended().wait(5).send(24).wait(500).close();
+    talk.send(100).wait(20).receive(900).peer_closes().wait(5).send(24).wait(500).close();
     assert_eq!(rows(talk.events).last().unwrap().outcome, TapOutcome::Farewell);
     let mut talk = Conversation::connect(20);
-    talk.send(100).wait(20).receive(900).ended().wait(5).send_fails(32).close();
+    talk.send(100).wait(20).receive(900).peer_closes().wait(5).send_fails(32).close();
     assert_eq!(rows(talk.events).last().unwrap().outcome, TapOutcome::Farewell);
 }
 
@@ -114,7 +117,7 @@ fn a_request_without_response_fails() {
     second.send(80).wait(5).receive(10).send(80).wait(3_000).close();
     assert_eq!(failed(second), Some(TapError::GivenUp));
     let mut no_response = Conversation::connect(1);
-    no_response.send(80).wait(5).ended().close();
+    no_response.send(80).wait(5).peer_closes().close();
     assert_eq!(failed(no_response), Some(TapError::NoResponse));
     let mut reset = Conversation::connect(1);
     reset.send(80).wait(5).receive_fails(104).close();
@@ -134,7 +137,7 @@ fn a_long_poll_is_one_exchange_in_flight_until_its_response() {
     let mut exchanges = Exchanges::new(Vec::new());
     let mut seen = Vec::new();
     for event in talk.events {
-        exchanges.take(event);
+        exchanges.apply(event);
         seen.push(exchanges.in_flight());
     }
     // loaded, opened, connected, sent, received, closed
@@ -147,14 +150,14 @@ fn a_long_poll_is_one_exchange_in_flight_until_its_response() {
 #[test]
 fn a_response_on_a_half_closed_connection_is_recorded() {
     let mut talk = Conversation::connect(1);
-    talk.send(80).shut().wait(5).receive(900).ended().close();
-    assert_eq!(told(&rows(talk.events)), [(TapOutcome::Succeeded, 80, 900)]);
+    talk.send(80).shut().wait(5).receive(900).peer_closes().close();
+    assert_eq!(summary(&rows(talk.events)), [(TapOutcome::Succeeded, 80, 900)]);
 }
 
 #[test]
 fn end_of_file_does_not_lengthen_the_last_exchange() {
     let mut talk = Conversation::connect(1);
-    talk.send(80).wait(5).receive_for(2, 900).wait(60_000).ended().wait(1).close();
+    talk.send(80).wait(5).receive_for(2, 900).wait(60_000).peer_closes().wait(1).close();
     let all = rows(talk.events);
     assert_eq!((all[0].receive_ns(), all[0].response_ns()), (Some(ms(2)), Some(ms(7))));
 }
@@ -169,9 +172,9 @@ fn a_failed_connect_is_a_failed_attempt() {
         (TapOutcome::Failed, Some(TapError::Errno(111)), None, true)
     );
     assert_eq!((row.setup_ns, row.connection_ns()), (None, Some(ms(3))));
-    let mut left = Conversation::connecting();
-    left.wait(5_000).close();
-    assert_eq!(rows(left.events)[0].error, Some(TapError::GivenUp));
+    let mut abandoned = Conversation::connecting();
+    abandoned.wait(5_000).close();
+    assert_eq!(rows(abandoned.events)[0].error, Some(TapError::GivenUp));
 }
 
 #[test]
@@ -214,23 +217,23 @@ fn a_server_program_records_requests_as_received_and_responses_as_sent() {
         .wait(30)
         .send(5_000)
         .wait(1)
-        .ended()
+        .peer_closes()
         .close();
     let all = rows(talk.events);
-    assert_eq!(told(&all), [(TapOutcome::Succeeded, 5_000, 80); 2]);
+    assert_eq!(summary(&all), [(TapOutcome::Succeeded, 5_000, 80); 2]);
     let row = &all[0];
     assert_eq!((row.side, row.setup_ns), (TapSide::Server, None));
     assert_eq!((row.wait_ns(), row.send_ns(), row.response_ns()), (Some(ms(30)), Some(ms(4)), Some(ms(34))));
     let mut broken = Conversation::accept();
     broken.receive(80).wait(30).send(5_000).wait(9_000).receive_fails(104).close();
     assert_eq!(
-        told(&rows(broken.events)),
+        summary(&rows(broken.events)),
         [(TapOutcome::Succeeded, 5_000, 80)],
         "a reset between requests is nobody's"
     );
-    let mut left = Conversation::accept();
-    left.receive(80).wait(500).ended().close();
-    assert_eq!(rows(left.events)[0].error, Some(TapError::GivenUp));
+    let mut abandoned = Conversation::accept();
+    abandoned.receive(80).wait(500).peer_closes().close();
+    assert_eq!(rows(abandoned.events)[0].error, Some(TapError::GivenUp));
     let mut refused = Conversation::accept();
     refused.receive(80).wait(500).close();
     assert_eq!(rows(refused.events)[0].error, Some(TapError::NoResponse));
@@ -239,8 +242,8 @@ fn a_server_program_records_requests_as_received_and_responses_as_sent() {
 #[test]
 fn exchanges_of_a_killed_program_are_cut_and_of_an_exited_one_are_not() {
     let end = |talk: &mut Conversation| {
-        talk.gone();
-        let all = of(std::mem::take(talk));
+        talk.process_ends();
+        let all = rows_of(std::mem::take(talk));
         (all.last().unwrap().outcome, all.last().unwrap().closed_at.is_some())
     };
     let mut killed = Conversation::connect(1);
@@ -254,7 +257,7 @@ fn exchanges_of_a_killed_program_are_cut_and_of_an_exited_one_are_not() {
     assert_eq!(end(&mut waiting), (TapOutcome::Cut, true), "as when a load ends with requests in flight");
     let mut running = Conversation::connect(1);
     running.send(80).wait(5).receive(10);
-    let all = of(running);
+    let all = rows_of(running);
     assert_eq!((all[0].outcome, all[0].closed_at), (TapOutcome::Cut, None));
 }
 
@@ -263,21 +266,21 @@ fn a_connection_is_concurrent_until_its_last_holder_closes_it() {
     let gauges = |events: Vec<Event>| {
         let mut exchanges = Exchanges::new(Vec::new());
         let take = |event| {
-            exchanges.take(event);
-            exchanges.in_process()
+            exchanges.apply(event);
+            exchanges.concurrent_connections()
         };
         let gauges: Vec<u64> = events.into_iter().map(take).collect();
         exchanges.end();
-        assert_eq!(exchanges.in_process(), 0);
+        assert_eq!(exchanges.concurrent_connections(), 0);
         gauges
     };
     let mut closed = Conversation::connect(1);
     closed.send(80).wait(5).receive(10).wait(1).close();
     // loaded, opened, connected, sent, received, closed
     assert_eq!(gauges(closed.events), [0, 1, 1, 1, 1, 0]);
-    let mut left = Conversation::connect(1);
-    left.send(80).wait(5).receive(10).leave();
-    assert_eq!(gauges(left.events), [0, 1, 1, 1, 1, 0], "its process ends, though nobody has found that out yet");
+    let mut abandoned = Conversation::connect(1);
+    abandoned.send(80).wait(5).receive(10).leave();
+    assert_eq!(gauges(abandoned.events), [0, 1, 1, 1, 1, 0], "its process ends, though nobody has found that out yet");
     // The child holds it when the parent has closed; a lingering child is unknown until it reports.
     let mut forked = Conversation::accept();
     forked.fork(2).close().in_image(2).wait(1).receive(80).wait(5).send(900).wait(1).close();
@@ -298,7 +301,7 @@ fn a_connection_ends_when_its_last_process_closes_it() {
     let mut talk = Conversation::accept();
     talk.fork(2).close().in_image(2).wait(1).receive(80).wait(5).send(900).wait(1).close();
     let all = rows(talk.events);
-    assert_eq!(told(&all), [(TapOutcome::Succeeded, 900, 80)]);
+    assert_eq!(summary(&all), [(TapOutcome::Succeeded, 900, 80)]);
     assert_eq!(all[0].connection_ns(), Some(ms(7)));
 }
 
@@ -310,13 +313,13 @@ fn a_forked_child_that_reports_late_still_holds_the_connection() {
     talk.wait(1).close_with(None, shared).wait(3).fork(2).in_image(2).wait(1).receive(80).wait(5).send(900).wait(1);
     talk.close_with(None, shared);
     let all = rows(talk.events);
-    assert_eq!(told(&all), [(TapOutcome::Succeeded, 900, 80)]);
+    assert_eq!(summary(&all), [(TapOutcome::Succeeded, 900, 80)]);
     assert_eq!(all[0].connection_ns(), Some(ms(11)));
     // It had no other holder: it is over after it has lingered, with the time of its close.
     let mut talk = Conversation::accept();
     talk.receive(80).send(900).wait(1).close_with(None, shared);
     let mut exchanges = Exchanges::new(Vec::new());
-    talk.events.into_iter().for_each(|event| exchanges.take(event));
+    talk.events.into_iter().for_each(|event| exchanges.apply(event));
     let (mut early, mut late) = (Vec::new(), Vec::new());
     exchanges.tick(Timestamp::from_nanos(ms(2_000)));
     exchanges.drain(&mut early);
@@ -336,8 +339,8 @@ fn a_forked_child_that_never_uses_a_connection_does_not_cut_it() {
             talk.in_image(2).wait(1).send(20);
         }
         let mut exchanges = Exchanges::new(Vec::new());
-        talk.events.into_iter().for_each(|event| exchanges.take(event));
-        exchanges.gone(2, Timestamp::from_nanos(ms(9_000)));
+        talk.events.into_iter().for_each(|event| exchanges.apply(event));
+        exchanges.image_ended(2, Timestamp::from_nanos(ms(9_000)));
         exchanges.end();
         let mut all = Vec::new();
         exchanges.drain(&mut all);
@@ -349,10 +352,10 @@ fn a_forked_child_that_never_uses_a_connection_does_not_cut_it() {
 
 #[test]
 fn a_connection_ends_when_its_last_holder_ended_not_when_a_process_is_found_gone() {
-    let found = |talk: &mut Conversation, gone: [u32; 2]| {
+    let found = |talk: &mut Conversation, ended: [u32; 2]| {
         let mut exchanges = Exchanges::new(Vec::new());
-        std::mem::take(&mut talk.events).into_iter().for_each(|event| exchanges.take(event));
-        gone.into_iter().for_each(|image| exchanges.gone(image, Timestamp::from_nanos(ms(9_000))));
+        std::mem::take(&mut talk.events).into_iter().for_each(|event| exchanges.apply(event));
+        ended.into_iter().for_each(|image| exchanges.image_ended(image, Timestamp::from_nanos(ms(9_000))));
         exchanges.end();
         let mut all = Vec::new();
         exchanges.drain(&mut all);
@@ -361,28 +364,28 @@ fn a_connection_ends_when_its_last_holder_ended_not_when_a_process_is_found_gone
         (last.outcome, last.connection_ns())
     };
     // The child sends a request and leaves, the parent keeps the connection for 100 ms longer.
-    let child_asks = || {
+    let child_request = || {
         let mut talk = Conversation::connect(1);
         talk.fork(2).in_image(2).send(80).wait(5).receive(10).leave().in_image(1).wait(100);
         talk
     };
-    for gone in [[1, 2], [2, 1]] {
-        assert_eq!(found(child_asks().close(), gone), (TapOutcome::Succeeded, Some(ms(106))), "{gone:?}");
-        assert_eq!(found(child_asks().leave(), gone), (TapOutcome::Succeeded, Some(ms(106))), "{gone:?}");
+    for ended in [[1, 2], [2, 1]] {
+        assert_eq!(found(child_request().close(), ended), (TapOutcome::Succeeded, Some(ms(106))), "{ended:?}");
+        assert_eq!(found(child_request().leave(), ended), (TapOutcome::Succeeded, Some(ms(106))), "{ended:?}");
         // The last holder is killed: the time is unknown until its end is detected.
         let cut = (TapOutcome::Cut, Some(ms(8_000)));
-        assert_eq!(found(child_asks().send(80), gone), cut, "{gone:?}");
+        assert_eq!(found(child_request().send(80), ended), cut, "{ended:?}");
     }
 }
 
 #[test]
 fn a_forked_child_that_reports_after_its_parent_ended_still_holds_the_connection() {
-    let left = || {
+    let abandoned = || {
         let mut talk = Conversation::connect(1);
         talk.send(80).wait(5).leave();
         let mut exchanges = Exchanges::new(Vec::new());
-        std::mem::take(&mut talk.events).into_iter().for_each(|event| exchanges.take(event));
-        exchanges.gone(1, Timestamp::from_nanos(ms(1_010)));
+        std::mem::take(&mut talk.events).into_iter().for_each(|event| exchanges.apply(event));
+        exchanges.image_ended(1, Timestamp::from_nanos(ms(1_010)));
         (talk, exchanges)
     };
     let end = |mut exchanges: Exchanges| {
@@ -392,21 +395,21 @@ fn a_forked_child_that_reports_after_its_parent_ended_still_holds_the_connection
         let last = all.pop().unwrap();
         (last.outcome, last.connection_ns())
     };
-    let (mut talk, mut exchanges) = left();
-    assert_eq!((exchanges.in_process(), exchanges.open()), (0, 1));
+    let (mut talk, mut exchanges) = abandoned();
+    assert_eq!((exchanges.concurrent_connections(), exchanges.open()), (0, 1));
     talk.fork(2).in_image(2).wait(10).receive(900).wait(5).close();
-    talk.events.into_iter().for_each(|event| exchanges.take(event));
-    assert_eq!((exchanges.in_process(), exchanges.open()), (0, 0));
+    talk.events.into_iter().for_each(|event| exchanges.apply(event));
+    assert_eq!((exchanges.concurrent_connections(), exchanges.open()), (0, 0));
     assert_eq!(end(exchanges), (TapOutcome::Succeeded, Some(ms(21))));
     // It survives, and the run ends.
-    let (mut talk, mut exchanges) = left();
+    let (mut talk, mut exchanges) = abandoned();
     talk.fork(2);
-    talk.events.into_iter().for_each(|event| exchanges.take(event));
+    talk.events.into_iter().for_each(|event| exchanges.apply(event));
     exchanges.tick(Timestamp::from_nanos(ms(60_000)));
-    assert_eq!(exchanges.in_process(), 1);
+    assert_eq!(exchanges.concurrent_connections(), 1);
     assert_eq!(end(exchanges), (TapOutcome::Cut, None));
     // There is none.
-    let (_, mut exchanges) = left();
+    let (_, mut exchanges) = abandoned();
     exchanges.tick(Timestamp::from_nanos(ms(2_009)));
     assert_eq!(exchanges.open(), 1);
     exchanges.tick(Timestamp::from_nanos(ms(2_010)));
@@ -418,30 +421,33 @@ fn a_forked_child_that_reports_after_its_parent_ended_still_holds_the_connection
 fn a_pending_connect_counts_as_concurrent_connection() {
     let mut exchanges = Exchanges::new(Vec::new());
     let mut talk = Conversation::connecting();
-    std::mem::take(&mut talk.events).into_iter().for_each(|event| exchanges.take(event));
-    assert_eq!((exchanges.in_process(), exchanges.open()), (1, 1));
+    std::mem::take(&mut talk.events).into_iter().for_each(|event| exchanges.apply(event));
+    assert_eq!((exchanges.concurrent_connections(), exchanges.open()), (1, 1));
     // The kernel rejected the call: there was no attempt.
     let at = Timestamp::from_nanos(ms(1_001));
-    talk.tell(What::Withdrawn { connection: 1, at });
-    talk.events.pop().into_iter().for_each(|event| exchanges.take(event));
+    talk.push(What::Withdrawn { connection: 1, at });
+    talk.events.pop().into_iter().for_each(|event| exchanges.apply(event));
     exchanges.end();
     let mut all = Vec::new();
     exchanges.drain(&mut all);
-    assert_eq!((exchanges.in_process(), exchanges.open(), all.len()), (0, 0, 0));
+    assert_eq!((exchanges.concurrent_connections(), exchanges.open(), all.len()), (0, 0, 0));
     // Its local address is known after its return.
-    let own = "192.0.2.7:40000".parse().unwrap();
+    let local = "192.0.2.7:40000".parse().unwrap();
     let mut talk = Conversation::connect(20);
-    talk.last_attempt(|attempt| attempt.local = Some(own));
+    talk.last_attempt(|attempt| attempt.local = Some(local));
     talk.send(80).wait(5).receive(10).close();
-    assert_eq!(rows(talk.events)[0].local, Some(own));
+    assert_eq!(rows(talk.events)[0].local, Some(local));
     // Abandoned while it waits, or killed.
     let outcome = |talk: &mut Conversation| {
-        let all = of(std::mem::take(talk));
+        let all = rows_of(std::mem::take(talk));
         (all[0].outcome, all[0].error, all[0].connection_ns())
     };
     let failed = (TapOutcome::Failed, Some(TapError::GivenUp), Some(ms(3_000)));
     assert_eq!(outcome(Conversation::connecting().wait(3_000).close()), failed);
-    assert_eq!(outcome(Conversation::connecting().wait(3_000).gone()), (TapOutcome::Cut, None, Some(ms(3_000))));
+    assert_eq!(
+        outcome(Conversation::connecting().wait(3_000).process_ends()),
+        (TapOutcome::Cut, None, Some(ms(3_000)))
+    );
 }
 
 #[test]
@@ -452,15 +458,15 @@ fn a_forked_child_that_responds_slowly_keeps_the_connection_open() {
     let mut talk = Conversation::accept();
     talk.wait(1).close_with(None, shared).wait(1).fork(2).in_image(2);
     let mut exchanges = Exchanges::new(Vec::new());
-    std::mem::take(&mut talk.events).into_iter().for_each(|event| exchanges.take(event));
+    std::mem::take(&mut talk.events).into_iter().for_each(|event| exchanges.apply(event));
     exchanges.tick(Timestamp::from_nanos(ms(60_000)));
     assert_eq!(exchanges.open(), 1);
     talk.wait(1).receive(80).wait(5_000).send(900).wait(1).close_with(None, Caveats::default());
-    talk.events.into_iter().for_each(|event| exchanges.take(event));
+    talk.events.into_iter().for_each(|event| exchanges.apply(event));
     exchanges.end();
     let mut all = Vec::new();
     exchanges.drain(&mut all);
-    assert_eq!(told(&all), [(TapOutcome::Succeeded, 900, 80)]);
+    assert_eq!(summary(&all), [(TapOutcome::Succeeded, 900, 80)]);
     assert_eq!(all[0].response_ns(), Some(ms(5_000)));
 }
 
@@ -473,7 +479,7 @@ fn the_client_side_of_a_connection_survives_exec() {
         std::mem::take(&mut talk.events)
     };
     let outcomes = |mut exchanges: Exchanges, events: Vec<Event>| {
-        events.into_iter().for_each(|event| exchanges.take(event));
+        events.into_iter().for_each(|event| exchanges.apply(event));
         exchanges.end();
         let mut all = Vec::new();
         exchanges.drain(&mut all);
@@ -482,11 +488,11 @@ fn the_client_side_of_a_connection_survives_exec() {
     let mut talk = Conversation::connect(1);
     talk.send(80).wait(5).receive(10);
     let mut exchanges = Exchanges::new(Vec::new());
-    std::mem::take(&mut talk.events).into_iter().for_each(|event| exchanges.take(event));
-    exchanges.gone(1, Timestamp::from_nanos(ms(1_100)));
+    std::mem::take(&mut talk.events).into_iter().for_each(|event| exchanges.apply(event));
+    exchanges.image_ended(1, Timestamp::from_nanos(ms(1_100)));
     let before = (TapSide::Client, TapOutcome::Cut, 80);
-    let wanted = [before, (TapSide::Client, TapOutcome::Succeeded, 20)];
-    assert_eq!(outcomes(exchanges, found(&mut talk)), wanted);
+    let expected = [before, (TapSide::Client, TapOutcome::Succeeded, 20)];
+    assert_eq!(outcomes(exchanges, found(&mut talk)), expected);
     // Without earlier events only the ports are known.
     let guessed = outcomes(Exchanges::new(Vec::new()), found(&mut Conversation::default()));
     assert_eq!(guessed[0], (TapSide::Server, TapOutcome::Greeting, 20));
@@ -498,7 +504,7 @@ fn only_connections_that_match_the_filter_are_followed() {
     talk.send(80).wait(5).receive(10).close();
     let with = |only: &str| {
         let mut exchanges = Exchanges::new(vec![only.parse().unwrap()]);
-        talk.events.iter().cloned().for_each(|event| exchanges.take(event));
+        talk.events.iter().cloned().for_each(|event| exchanges.apply(event));
         let mut all = Vec::new();
         exchanges.drain(&mut all);
         (all.len(), exchanges.opened_so_far())
@@ -533,7 +539,7 @@ fn open_connections_are_limited_and_those_beyond_are_counted() {
     let mut exchanges = Exchanges { connections_max: 2, ..Exchanges::new(Vec::new()) };
     let mut talk = Conversation::connect(1);
     talk.open(2).open(3).open(4).close_other(2).open(5);
-    talk.events.into_iter().for_each(|event| exchanges.take(event));
+    talk.events.into_iter().for_each(|event| exchanges.apply(event));
     assert_eq!((exchanges.open(), exchanges.left_out(), exchanges.opened_so_far()), (2, 2, 3));
 }
 
@@ -546,7 +552,7 @@ fn other_users_are_limited_to_a_share_of_the_connections() {
             talk.open(connection);
             let mut event = talk.events.pop().unwrap();
             event.origin.image = index << 24 | 1;
-            exchanges.take(event);
+            exchanges.apply(event);
         }
         (exchanges.open(), exchanges.left_out())
     };

@@ -37,12 +37,12 @@ impl Ticks {
             let first = pair();
             let may_follow = before.last().is_none_or(|last| last.monotonic_ns < first.monotonic_ns);
             let mut pairs = if may_follow { before.clone() } else { Pairs::default() };
-            pairs.note(first);
+            pairs.add(first);
             // Two pairs a millisecond apart give the first rate to 1 in 10,000.
             while pairs.len() < 2 {
                 let (last, now) = (pairs.last().unwrap_or_default(), pair());
                 if now.monotonic_ns >= last.monotonic_ns + 1_000_000 {
-                    pairs.note(now);
+                    pairs.add(now);
                 }
             }
             pairs
@@ -71,7 +71,7 @@ impl Ticks {
     pub fn refresh(&mut self) -> Option<Pair> {
         let pairs = self.pairs.as_mut()?;
         let now = pair();
-        pairs.note(now).then_some(now)
+        pairs.add(now).then_some(now)
     }
 
     /// All pairs.

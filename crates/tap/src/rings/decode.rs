@@ -32,11 +32,11 @@ pub struct PathPart {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Decoded {
     /// A complete event.
-    Whole(What),
+    Complete(What),
     /// A part of [`What::Executing`].
     Path(PathPart),
     /// An invalid record.
-    Nonsense,
+    Invalid,
 }
 
 impl Record {
@@ -99,7 +99,7 @@ impl Record {
     }
 
     /// The latest time in the record, in ticks.
-    pub fn ends(&self) -> u64 {
+    pub fn latest_ticks(&self) -> u64 {
         let [_, _, begin, third, fourth, ..] = self.0;
         match self.kind() {
             kind::SENT | kind::RECEIVED => begin.max(third).max(fourth),
@@ -147,16 +147,16 @@ impl Record {
             kind::RECEIVED => What::Received(self.run(ticks)),
             kind::SHUT => What::Shut { connection, at, receive: self.flag(1), send: self.flag(2) },
             kind::CLOSED => What::Closed(self.closed(ticks)),
-            kind::LEFT => What::Left(self.closed(ticks)),
+            kind::LEAVING => What::Leaving(self.closed(ticks)),
             kind::POLLED => {
                 What::Polled { at, blocked: ticks.duration(self.0[6], begin), calls: u64::from(self.calls()) }
             }
             kind::ASIDE => {
                 What::Aside { at, datagram_sockets: self.low(3), uring_setups: self.high(3), unfollowed: self.low(4) }
             }
-            _ => return Decoded::Nonsense,
+            _ => return Decoded::Invalid,
         };
-        Decoded::Whole(what)
+        Decoded::Complete(what)
     }
 
     fn opened(&self, ticks: &Ticks) -> Opened {

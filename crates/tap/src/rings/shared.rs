@@ -47,8 +47,8 @@ impl Shared {
     }
 
     /// Whether truncated parts were read.
-    pub fn is_cut(&self) -> bool {
-        self.guard.is_cut()
+    pub fn is_truncated(&self) -> bool {
+        self.guard.is_truncated()
     }
 
     /// The 8 bytes at `offset`, which must be a multiple of 8 and inside.

@@ -26,7 +26,7 @@ pub(super) fn memory(rings: &Rings) -> &Shared {
 }
 
 /// The Rust equivalent of a writing thread: claims `slot`, writes.
-pub(super) fn own(rings: &Rings, slot: u32, pid: u32) {
+pub(super) fn claim_slot(rings: &Rings, slot: u32, pid: u32) {
     memory(rings).half(header::SLOTS_USED).fetch_max(slot + 1, Ordering::AcqRel);
     rings.state(slot).store(u64::from(pid) << 32 | u64::from(state::OWNED), Ordering::Release);
     memory(rings).half(slot_at(slot) + slot::IMAGE).store(pid, Ordering::Relaxed);
@@ -44,8 +44,8 @@ pub(super) fn write(rings: &Rings, slot: u32, words: [u64; 8]) {
 
 fn drain(rings: &mut Rings) -> Vec<Event> {
     let mut events = Vec::new();
-    let told = rings.drain(&mut |event| events.push(event));
-    assert_eq!(told, events.len());
+    let count = rings.drain(&mut |event| events.push(event));
+    assert_eq!(count, events.len());
     events
 }
 
@@ -56,7 +56,7 @@ pub(super) fn sent(bytes: u64) -> [u64; 8] {
 #[test]
 fn a_ring_is_read_in_order_and_wraps_around() {
     let (_parent, _folder, mut rings) = small();
-    own(&rings, 1, 42);
+    claim_slot(&rings, 1, 42);
     for round in 0..5 {
         for at in 0..7 {
             write(&rings, 1, sent(round * 10 + at));
@@ -75,15 +75,15 @@ fn a_ring_is_read_in_order_and_wraps_around() {
 #[test]
 fn slots_of_ended_threads_become_free() {
     let (_parent, _folder, mut rings) = small();
-    own(&rings, 0, 1);
-    own(&rings, 1, 2);
+    claim_slot(&rings, 0, 1);
+    claim_slot(&rings, 1, 2);
     assert_eq!(drain(&mut rings), []);
     write(&rings, 0, sent(1));
     write(&rings, 1, sent(2));
     rings.state(0).store(1 << 32 | u64::from(state::RELEASED), Ordering::Release);
     let mut events = Vec::new();
     rings.reclaim(&mut |origin| origin.pid != 2, &mut |event| events.push(event));
-    assert_eq!(events.len(), 1, "what a dead one wrote is read first");
+    assert_eq!(events.len(), 1, "the records of an ended thread are read before its slot is freed");
     assert_eq!(rings.state(1).load(Ordering::Relaxed), u64::from(state::FREE));
     assert_eq!(drain(&mut rings).len(), 1);
     assert_eq!(rings.state(0).load(Ordering::Relaxed), u64::from(state::FREE));
@@ -93,16 +93,17 @@ fn slots_of_ended_threads_become_free() {
 #[test]
 fn ring_memory_is_reserved_ahead_of_the_writer() {
     let (_parent, folder, mut rings) = with(Capacity { records: 4096, slots: 1, small_slots: 2, ready: 0 });
-    let room = |rings: &Rings, slot| memory(rings).word(slot_at(slot) + slot::ROOM).load(Ordering::Relaxed);
+    let reserved_records =
+        |rings: &Rings, slot| memory(rings).word(slot_at(slot) + slot::RESERVED).load(Ordering::Relaxed);
     let blocks = || std::os::unix::fs::MetadataExt::blocks(&std::fs::metadata(folder.ring()).unwrap());
     let before = blocks();
     for slot in [0, 2] {
-        assert_eq!(room(&rings, slot), 256);
-        own(&rings, slot, 7);
+        assert_eq!(reserved_records(&rings, slot), 256);
+        claim_slot(&rings, slot, 7);
         let mut written = 0;
         for expected in [256, 512, 1024, 2048, 4096, 4096] {
             let expected = expected.min(u64::from(rings.shape.records(slot)));
-            assert_eq!(room(&rings, slot), expected, "slot {slot} after {written}");
+            assert_eq!(reserved_records(&rings, slot), expected, "slot {slot} after {written}");
             // Up to the reserved memory, and not to the end of the ring.
             let until = expected.min(written + 1000);
             (written..until).for_each(|at| write(&rings, slot, sent(at)));
@@ -118,7 +119,7 @@ fn ring_memory_is_reserved_ahead_of_the_writer() {
 #[test]
 fn a_record_dated_in_the_future_is_discarded() {
     let (_parent, _folder, mut rings) = small();
-    own(&rings, 0, 9);
+    claim_slot(&rings, 0, 9);
     let latest = rings.ticks.latest();
     let mut late = sent(1);
     late[4] = latest * 2;
@@ -136,33 +137,33 @@ fn a_truncated_ring_file_ends_the_tap_of_its_user_and_not_the_reader() {
         |folder: &Folder, bytes| OpenOptions::new().write(true).open(folder.ring()).unwrap().set_len(bytes).unwrap();
     for bytes in [0, 4096] {
         let (_parent, folder, mut rings) = small();
-        own(&rings, 0, 9);
+        claim_slot(&rings, 0, 9);
         write(&rings, 0, sent(1));
         assert_eq!(drain(&mut rings).len(), 1);
         cut(&folder, bytes);
         assert_eq!(drain(&mut rings), []);
-        assert!(rings.is_cut());
-        assert_eq!(rings.take_truncated(), [geteuid().as_raw()]);
+        assert!(rings.is_truncated());
+        assert_eq!(rings.take_users_of_truncated_files(), [geteuid().as_raw()]);
         assert_eq!(rings.reclaim(&mut |_| false, &mut |_| {}), 0);
     }
     // Between the check of the file and the read.
     let (_parent, folder, rings) = small();
-    own(&rings, 0, 9);
+    claim_slot(&rings, 0, 9);
     write(&rings, 0, sent(5));
     cut(&folder, 0);
     assert_eq!(rings.record(0, 0).0, [0; 8]);
-    assert!(memory(&rings).is_cut());
+    assert!(memory(&rings).is_truncated());
     // The next mapping at the same address is not affected.
     drop(rings);
     let (_parent, _folder, mut rings) = small();
     assert_eq!(drain(&mut rings), []);
-    assert!(!rings.is_cut());
+    assert!(!rings.is_truncated());
 }
 
 #[test]
 fn overwritten_header_constants_are_restored() {
     let (_parent, _folder, mut rings) = small();
-    own(&rings, 0, 9);
+    claim_slot(&rings, 0, 9);
     write(&rings, 0, sent(1));
     assert_eq!((drain(&mut rings).len(), rings.headers_restored()), (1, 0));
     for at in (0..112).step_by(4).filter(|at| ![28, 40, 44, 60, 68, 96, 100, 108].contains(at)) {
@@ -205,8 +206,8 @@ fn records_about_images_of_other_users_are_discarded() {
     rings.areas[&3].memory.half(header::SLOTS_USED).store(1, Ordering::Relaxed);
     rings.areas[&3].memory.word(slot_at(0)).store(7 << 32 | u64::from(state::OWNED), Ordering::Relaxed);
     slot(&rings, 1, sent(5));
-    let told: Vec<What> = drain(&mut rings).into_iter().map(|event| event.what).collect();
-    assert_eq!(told, [What::Lost { records: 1 }], "the first user's image is none of this one's");
+    let count: Vec<What> = drain(&mut rings).into_iter().map(|event| event.what).collect();
+    assert_eq!(count, [What::Lost { records: 1 }], "the first user's image is none of this one's");
     slot(&rings, 3 << 24 | 1, sent(5));
     let mut forked = [0; 8];
     forked[0] = u64::from(layout::kind::FORKED);
@@ -216,7 +217,7 @@ fn records_about_images_of_other_users_are_discarded() {
     assert_eq!((events[0].origin.image, rings.user_of(3 << 24 | 1)), (3 << 24 | 1, Some(geteuid().as_raw() + 1)));
     assert!(matches!(events[0].what, What::Sent(run) if run.connection == 77), "in a run, users share connections");
     assert!(matches!(events[1].what, What::Forked { parent_image: 0, .. }), "no child of another user's");
-    rings.apart = true;
+    rings.separate_users = true;
     slot(&rings, 3 << 24 | 1, sent(5));
     let events = drain(&mut rings);
     assert!(matches!(events[0].what, What::Sent(run) if run.connection == 77 | 3 << 48), "{events:?}");
@@ -225,7 +226,7 @@ fn records_about_images_of_other_users_are_discarded() {
 #[test]
 fn dropped_records_are_reported_once() {
     let (_parent, _folder, mut rings) = small();
-    own(&rings, 0, 9);
+    claim_slot(&rings, 0, 9);
     memory(&rings).word(slot_at(0) + slot::DROPPED).store(5, Ordering::Relaxed);
     memory(&rings).word(header::UNCLAIMED).store(3, Ordering::Relaxed);
     let lost = |events: Vec<Event>| -> Vec<_> {
@@ -253,13 +254,13 @@ fn dropped_records_are_reported_once() {
     other.memory.word(header::UNCLAIMED).store(u64::MAX, Ordering::Relaxed);
     rings.areas.insert(1, other);
     assert_eq!(lost(drain(&mut rings)), [(1 << 24, 1 << 32)]);
-    assert_eq!(rings.unclaimed_told(), u64::MAX);
+    assert_eq!(rings.unclaimed_reported(), u64::MAX);
 }
 
 #[test]
 fn addresses_paths_and_names_are_decoded() {
     let (_parent, _folder, mut rings) = small();
-    own(&rings, 0, 9);
+    claim_slot(&rings, 0, 9);
     let mut bytes = [0; 64];
     bytes[0] = layout::kind::OPENED;
     bytes[1] = 1 | 4;

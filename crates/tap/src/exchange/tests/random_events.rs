@@ -39,7 +39,7 @@ pub(crate) fn any_event() -> impl Strategy<Value = Event> {
             4 | 5 => What::Sent(run),
             6 | 7 => What::Received(run),
             8 => What::Closed(closed),
-            9 => What::Left(closed),
+            9 => What::Leaving(closed),
             _ => What::Forked {
                 at,
                 parent_image: image % 3 + 1,
@@ -58,10 +58,10 @@ proptest! {
         events in prop::collection::vec((any_event(), 0u32..40), 0..200),
     ) {
         let mut exchanges = Exchanges::new(Vec::new());
-        for (event, gone) in events {
-            exchanges.take(event);
-            if gone < 4 {
-                exchanges.gone(gone, Timestamp::from_nanos(2_000_000));
+        for (event, ended) in events {
+            exchanges.apply(event);
+            if ended < 4 {
+                exchanges.image_ended(ended, Timestamp::from_nanos(2_000_000));
             }
         }
         exchanges.end();
@@ -96,23 +96,23 @@ proptest! {
         at_server in any::<bool>(),
     ) {
         let mut talk = if at_server { Conversation::accept() } else { Conversation::connect(3) };
-        for &(asked, asking, answered, answering, thinking) in &turns {
+        for &(request_bytes, request_ms, response_bytes, response_ms, think_ms) in &turns {
             if at_server {
-                talk.receive_for(asking, asked).wait(thinking).send_for(answering, answered).wait(1);
+                talk.receive_for(request_ms, request_bytes).wait(think_ms).send_for(response_ms, response_bytes).wait(1);
             } else {
-                talk.send_for(asking, asked).wait(thinking).receive_for(answering, answered).wait(1);
+                talk.send_for(request_ms, request_bytes).wait(think_ms).receive_for(response_ms, response_bytes).wait(1);
             }
         }
         talk.close();
         let all = rows(talk.events);
         prop_assert_eq!(all.len(), turns.len());
-        for (row, &(asked, asking, answered, answering, thinking)) in all.iter().zip(&turns) {
+        for (row, &(request_bytes, request_ms, response_bytes, response_ms, think_ms)) in all.iter().zip(&turns) {
             let (request, response) = match row.side {
                 TapSide::Client => (row.sent_bytes, row.received_bytes),
                 TapSide::Server => (row.received_bytes, row.sent_bytes),
             };
-            prop_assert_eq!((row.outcome, request, response), (TapOutcome::Succeeded, asked, answered));
-            prop_assert_eq!(row.response_ns(), Some(ms(asking + thinking + answering)));
+            prop_assert_eq!((row.outcome, request, response), (TapOutcome::Succeeded, request_bytes, response_bytes));
+            prop_assert_eq!(row.response_ns(), Some(ms(request_ms + think_ms + response_ms)));
             let parts = row.send_ns().unwrap() + row.wait_ns().unwrap() + row.receive_ns().unwrap();
             // `first` of a received run is its first return, here its begin.
             prop_assert_eq!(row.response_ns(), Some(parts));
