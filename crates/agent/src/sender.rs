@@ -1,7 +1,7 @@
 //! The sender: sends the oldest batch to the manager until it is stored, then the next. One request at a time.
 //!
 //! ```text
-//!   hello ─▶ where the manager is in the stream ─▶ batch, batch, batch ..      trouble: a pause, and hello again
+//!   hello ─▶ the manager's position in the stream ─▶ batch, batch, batch ..      failure: a pause, and hello again
 //! ```
 //!
 //! After a lost response the batch is sent again, and the manager responds that it has the number.
@@ -35,17 +35,17 @@ pub(crate) struct Sender<L, T> {
     shared: Arc<SharedStatus>,
     disk: Disk,
     offset: Offset,
-    own: AgentIdentity,
+    identity: AgentIdentity,
     /// Whether the manager has reported its position in the stream, with no failure since.
-    is_known: bool,
+    is_synchronized: bool,
     /// The next pause after a failure.
     pause: Duration,
-    /// A batch rejected once as invalid: one of the two clocks may have been set at that time.
-    doubted: Option<u64>,
-    /// A batch of which the manager rejected even the head.
-    bare: Option<u64>,
+    /// A batch rejected once as invalid, which is retried: one of the two clocks may have been set at that time.
+    retried_as_invalid: Option<u64>,
+    /// A batch that the manager rejected even without rows: it is sent with counts only.
+    counts_only: Option<u64>,
     /// Version of invalid settings that were already reported.
-    no_good: u64,
+    rejected_settings: u64,
 }
 
 /// The next step of the sender.
@@ -61,8 +61,15 @@ pub(crate) enum Next {
 
 impl<L: Link, T: Time> Sender<L, T> {
     /// A sender that has not contacted the manager yet.
-    pub fn new(link: L, time: T, spool: Arc<Spool>, shared: Arc<SharedStatus>, disk: Disk, own: AgentIdentity) -> Self {
-        let offset = Offset::open(&disk, &own.boot);
+    pub fn new(
+        link: L,
+        time: T,
+        spool: Arc<Spool>,
+        shared: Arc<SharedStatus>,
+        disk: Disk,
+        identity: AgentIdentity,
+    ) -> Self {
+        let offset = Offset::open(&disk, &identity.boot);
         let pause = PAUSE_MIN;
         Sender {
             link,
@@ -71,24 +78,24 @@ impl<L: Link, T: Time> Sender<L, T> {
             shared,
             disk,
             offset,
-            own,
-            is_known: false,
+            identity,
+            is_synchronized: false,
             pause,
-            doubted: None,
-            bare: None,
-            no_good: 0,
+            retried_as_invalid: None,
+            counts_only: None,
+            rejected_settings: 0,
         }
     }
 
     /// Sends until the agent ends, and then the waiting batches while there is no failure.
     pub fn run(mut self) {
-        let mut goes_on = true;
+        let mut continues = true;
         loop {
-            goes_on = match self.step() {
-                Next::Step => goes_on,
-                Next::Batch if goes_on => self.spool.wait_for_batch(POLL_INTERVAL),
-                // At the end one more attempt, without the rest of the pause.
-                Next::Pause(pause) if goes_on => self.spool.pause(pause),
+            continues = match self.step() {
+                Next::Step => continues,
+                Next::Batch if continues => self.spool.wait_for_batch(POLL_INTERVAL),
+                // When the agent ends, one more attempt follows without the rest of the pause.
+                Next::Pause(pause) if continues => self.spool.pause(pause),
                 Next::Batch | Next::Pause(_) => return,
             };
         }
@@ -96,7 +103,7 @@ impl<L: Link, T: Time> Sender<L, T> {
 
     /// Sends one request.
     pub fn step(&mut self) -> Next {
-        let outcome = if self.is_known { self.batch() } else { self.hello() };
+        let outcome = if self.is_synchronized { self.batch() } else { self.hello() };
         outcome.unwrap_or_else(|error| {
             self.shared.trouble("the spool", &error.to_string());
             Next::Pause(PAUSE_DISK)
@@ -107,10 +114,10 @@ impl<L: Link, T: Time> Sender<L, T> {
         let now = self.time.now();
         let hello = Hello {
             stream: self.spool.stream().id,
-            boot: self.own.boot.clone(),
-            host: self.own.host.clone(),
-            version: self.own.version.clone(),
-            kernel: self.own.kernel.clone(),
+            boot: self.identity.boot.clone(),
+            host: self.identity.host.clone(),
+            version: self.identity.version.clone(),
+            kernel: self.identity.kernel.clone(),
             spool: self.spool.usage(),
             now_ns: now.at_ns,
             zero_own_unix_ns: now.zero_own_unix_ns,
@@ -119,29 +126,29 @@ impl<L: Link, T: Time> Sender<L, T> {
         let sent = self.time.boot_ns();
         match self.link.hello(&hello) {
             Ok(Welcome { stored_through, settings, received_unix_ns, answered_unix_ns }) => {
-                self.heard(sent, received_unix_ns, answered_unix_ns);
+                self.update_clock(sent, received_unix_ns, answered_unix_ns);
                 self.resume_after(stored_through)?;
                 self.apply_settings(Some(settings));
-                self.is_known = true;
+                self.is_synchronized = true;
                 self.shared.connected();
                 Ok(Next::Step)
             }
-            Err(unheard) => Ok(self.trouble(unheard)),
+            Err(error) => Ok(self.trouble(error)),
         }
     }
 
     fn batch(&mut self) -> io::Result<Next> {
-        let bare = self.bare;
+        let counts_only = self.counts_only;
         let Some(first) = self.spool.oldest(false)? else { return Ok(Next::Batch) };
-        let waiting = match bare {
+        let waiting = match counts_only {
             Some(number) if number == first.number => self.spool.oldest(true)?.unwrap_or(first),
             _ => first,
         };
-        let zero = self.offset.zero(&waiting.boot, &waiting.moment);
+        let zero = self.offset.zero(&waiting.boot, &waiting.clock);
         let sent = self.time.boot_ns();
         match self.link.batch(&waiting.body, zero) {
             Ok(Stored { settings, received_unix_ns, answered_unix_ns, .. }) => {
-                self.heard(sent, received_unix_ns, answered_unix_ns);
+                self.update_clock(sent, received_unix_ns, answered_unix_ns);
                 self.spool.stored(waiting.number)?;
                 self.shared.stored(waiting.rows);
                 self.apply_settings(settings);
@@ -149,19 +156,19 @@ impl<L: Link, T: Time> Sender<L, T> {
                 Ok(Next::Step)
             }
             Err(RequestError::Refused(refusal, after)) => self.refused(&waiting, refusal, after),
-            Err(unheard) => Ok(self.trouble(unheard)),
+            Err(error) => Ok(self.trouble(error)),
         }
     }
 
     fn refused(&mut self, waiting: &Waiting, refusal: Refusal, after: Option<Duration>) -> io::Result<Next> {
         match refusal.error {
             // A batch truncated meanwhile differs from what the manager may have received before.
-            Why::Conflict if !waiting.is_cut => {
-                self.ahead(self.spool.start_separate_stream()?);
+            Why::Conflict if !waiting.is_truncated => {
+                self.report_new_stream(self.spool.start_separate_stream()?);
                 Ok(Next::Step)
             }
             Why::AlreadyStored | Why::Conflict => {
-                // An earlier attempt was still on its way when the manager reported its position.
+                // An earlier attempt arrived after the manager had reported its position.
                 self.shared.stored(waiting.rows);
                 match refusal.stored_through.filter(|through| *through >= waiting.sequence) {
                     Some(through) => self.resume_after(through)?,
@@ -173,23 +180,23 @@ impl<L: Link, T: Time> Sender<L, T> {
                 self.resume_after(refusal.stored_through.unwrap_or_default())?;
                 Ok(Next::Step)
             }
-            Why::InvalidValue if self.doubted != Some(waiting.number) => {
-                self.doubted = Some(waiting.number);
-                self.is_known = false;
+            Why::InvalidValue if self.retried_as_invalid != Some(waiting.number) => {
+                self.retried_as_invalid = Some(waiting.number);
+                self.is_synchronized = false;
                 Ok(Next::Step)
             }
-            Why::Malformed | Why::InvalidValue | Why::TooLarge if !waiting.is_cut => {
+            Why::Malformed | Why::InvalidValue | Why::TooLarge if !waiting.is_truncated => {
                 self.spool.set_aside(waiting.number)?;
                 let folder = self.spool.refused().display().to_string();
-                self.shared.say(&format!(
+                self.shared.print(&format!(
                     "the manager rejects a batch of {} rows ({}): stored in {folder}, and its rows are counted as \
                      dropped",
                     waiting.rows, refusal.message,
                 ));
                 Ok(Next::Step)
             }
-            Why::Malformed | Why::InvalidValue | Why::TooLarge if self.bare != Some(waiting.number) => {
-                self.bare = Some(waiting.number);
+            Why::Malformed | Why::InvalidValue | Why::TooLarge if self.counts_only != Some(waiting.number) => {
+                self.counts_only = Some(waiting.number);
                 Ok(Next::Step)
             }
             _ => Ok(self.trouble(RequestError::Refused(refusal, after))),
@@ -197,10 +204,10 @@ impl<L: Link, T: Time> Sender<L, T> {
     }
 
     /// Reports the failure once; returns the pause before the next attempt.
-    fn trouble(&mut self, unheard: RequestError) -> Next {
-        self.is_known = false;
-        match unheard {
-            RequestError::Away(why, after) => {
+    fn trouble(&mut self, error: RequestError) -> Next {
+        self.is_synchronized = false;
+        match error {
+            RequestError::Unreachable(why, after) => {
                 self.shared.lost(Connection::Away, &why);
                 self.next_pause(after)
             }
@@ -235,29 +242,29 @@ impl<L: Link, T: Time> Sender<L, T> {
         }
     }
 
-    /// Doubled each time, and random, so that agents do not return to a manager all at the same time.
+    /// The next pause: doubled after each failure and random, so that agents do not return to a manager together.
     fn next_pause(&mut self, after: Option<Duration>) -> Next {
-        let longest = after.map_or(self.pause, |after| after.clamp(PAUSE_MIN, REFUSED_PAUSE));
+        let pause = after.map_or(self.pause, |after| after.clamp(PAUSE_MIN, REFUSED_PAUSE));
         self.pause = (self.pause * 2).min(PAUSE_MAX);
         // Without random bytes all agents wait for the same time.
         let share = random::<1>().map_or(1.0, |[byte]| 0.5 + f64::from(byte) / 510.0);
-        Next::Pause(longest.mul_f64(share))
+        Next::Pause(pause.mul_f64(share))
     }
 
     fn resume_after(&mut self, stored_through: u64) -> io::Result<()> {
         match self.spool.resume_after(stored_through)? {
             StreamFit::Continues => {}
-            StreamFit::Lacks => self.shared.say(
+            StreamFit::ManagerBehind => self.shared.print(
                 "the manager lacks batches that were sent and are no longer in the spool (another manager, or an older \
                  copy of its data): a new stream starts",
             ),
-            StreamFit::ManagerAhead(rows) => self.ahead(rows),
+            StreamFit::ManagerAhead(rows) => self.report_new_stream(rows),
         }
         Ok(())
     }
 
-    fn ahead(&self, rows: u64) {
-        self.shared.say(&format!(
+    fn report_new_stream(&self, rows: u64) {
+        self.shared.print(&format!(
             "the manager has batches of this stream that this agent did not send (a copy of the data directory is in \
              use, or this one is an older state): a new stream starts, and {rows} rows that the manager may already \
              have are counted as dropped",
@@ -266,24 +273,24 @@ impl<L: Link, T: Time> Sender<L, T> {
 
     fn apply_settings(&mut self, settings: Option<Settings>) {
         let Some(settings) = settings else { return };
-        if settings.version == self.no_good {
+        if settings.version == self.rejected_settings {
             return;
         }
         match selection::check(&settings) {
-            Ok(()) => self.shared.want(settings),
+            Ok(()) => self.shared.set_pending_settings(settings),
             Err(why) => {
-                self.no_good = settings.version;
-                self.shared.say(&format!("the manager's settings are not applied: {why}"));
+                self.rejected_settings = settings.version;
+                self.shared.print(&format!("the manager's settings are not applied: {why}"));
             }
         }
     }
 
-    fn heard(&mut self, sent: i64, received: u64, answered: u64) {
-        self.offset.hear(sent, self.time.boot_ns(), received, answered);
-        // For rows that wait over a reboot; the next response saves it again.
-        let _ = self.offset.keep(&self.disk);
+    fn update_clock(&mut self, sent: i64, received: u64, answered: u64) {
+        self.offset.add_response(sent, self.time.boot_ns(), received, answered);
+        // The estimate is saved for rows that wait over a reboot. After an error the next response saves it again.
+        let _ = self.offset.save(&self.disk);
         let now = self.time.now();
-        self.shared.clock(self.offset.zero(&self.own.boot, &now), &now);
+        self.shared.clock(self.offset.zero(&self.identity.boot, &now), &now);
     }
 }
 
@@ -294,5 +301,5 @@ const PAUSE_MAX: Duration = Duration::from_secs(30);
 const REFUSED_PAUSE: Duration = Duration::from_secs(60);
 /// Pause if the spool cannot be read.
 const PAUSE_DISK: Duration = Duration::from_secs(5);
-/// A batch wakes the sender; this interval covers the case that none ever comes.
+/// Maximum wait for a batch, which wakes the sender; the interval covers the case that no batch is sealed.
 const POLL_INTERVAL: Duration = Duration::from_secs(60);

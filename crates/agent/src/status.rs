@@ -81,7 +81,7 @@ pub enum Connection {
 }
 
 impl Connection {
-    /// As printed.
+    /// Name of the state, as printed.
     pub fn words(self) -> &'static str {
         match self {
             Connection::NotTried => "not tried yet",
