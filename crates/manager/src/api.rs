@@ -57,7 +57,7 @@ pub struct State {
     started_unix_ns: u64,
     /// Event stream of the page's viewers.
     hub: Hub,
-    bell: overview::UpdateSignal,
+    signal: overview::UpdateSignal,
 }
 
 /// Facts about the manager that are not in the index.
@@ -77,7 +77,7 @@ impl State {
     /// # Errors
     /// The kernel has no random bytes for the name of the event stream.
     pub fn new(data: Arc<Data>, notes: Notes, facts: Facts) -> Result<State, web::WebServerError> {
-        exchanges::tidy(data.folder());
+        exchanges::remove_exports(data.folder());
         let hub = Hub::new(&Viewers::new(VIEWERS_MAX))?;
         Ok(State {
             data,
@@ -86,17 +86,17 @@ impl State {
             work: Work::default(),
             started_unix_ns: now_ns(),
             hub,
-            bell: Default::default(),
+            signal: Default::default(),
         })
     }
 
     /// Reads the index, on a thread that may block.
     async fn read<T: Send + 'static>(
         &self,
-        ask: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+        query: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> ApiResponse<T> {
         let with = self.clone();
-        self.work.short(move || with.data.read(ask).map_err(|error| with.unavailable(&error))).await
+        self.work.short(move || with.data.read(query).map_err(|error| with.unavailable(&error))).await
     }
 
     /// Changes the index, on a thread that may block.
@@ -106,7 +106,7 @@ impl State {
     ) -> ApiResponse<T> {
         let with = self.clone();
         let outcome = self.work.short(move || act(&with.data).map_err(|error| with.not_done(&error))).await;
-        self.bell.ring();
+        self.signal.notify();
         outcome
     }
 
@@ -177,14 +177,14 @@ async fn admit(request: Request, next: Next) -> Response {
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
     let secret = request.uri().path().starts_with("/api/1/tokens");
     let may = match request.extensions().get::<Identity>() {
-        Some(who) if reads && !secret => who.reads(),
-        Some(who) => who.changes(),
+        Some(identity) if reads && !secret => identity.reads(),
+        Some(identity) => identity.changes(),
         None => false,
     };
     if !may {
         return Refused::forbidden().into_response();
     }
-    if !is_own(&request) {
+    if !is_same_origin(&request) {
         return refused(Why::Forbidden, "The request came from a page of another site.").into_response();
     }
     next.run(request).await
@@ -192,8 +192,8 @@ async fn admit(request: Request, next: Next) -> Response {
 
 /// Whether a browser that reports the origin of its request reports this page, or its user. Otherwise a site that
 /// knows the page's URL could make a visitor's browser send requests. A link from elsewhere may open the page, which
-/// only its reader sees.
-fn is_own(request: &Request) -> bool {
+/// only the user of that browser sees.
+fn is_same_origin(request: &Request) -> bool {
     let headers = request.headers();
     let opens = request.method() == Method::GET
         && request.uri().path() == "/"

@@ -115,7 +115,7 @@ pub(super) async fn file(
         })
         .await?;
     let (day, file) = found.ok_or_else(gone)?;
-    let place = state.work.place()?;
+    let permit = state.work.long_permit()?;
     let path = state.data.days().join(&day).join(&file);
     let opened = state.work.short(move || {
         let file = File::open(path).map_err(|_| gone())?;
@@ -127,7 +127,7 @@ pub(super) async fn file(
     tokio::task::spawn_blocking(move || {
         // If it fails the client has disconnected, or sees that bytes are missing.
         let _ = io::copy(&mut from, &mut writer).and_then(|_| writer.finish());
-        drop(place);
+        drop(permit);
     });
     let mut response = Response::new(body);
     let headers = response.headers_mut();

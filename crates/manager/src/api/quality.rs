@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::parameters::Parameters;
 use super::responses::{ApiResponse, json, malformed, refused};
 use super::{State, now_ns};
-use crate::quality::{self as asked, ComparedSet, Comparison, QualityError, Query};
+use crate::quality::{self as quality, ComparedSet, Comparison, QualityError, Query};
 use tap_protocol::Why;
 
 /// `GET /api/1/quality`
@@ -30,16 +30,16 @@ pub(super) async fn quality(With(state): With<State>, uri: Uri) -> ApiResponse<R
         whole_only: parameters.parsed("whole_only", "true or false")?.unwrap_or(false),
     };
     let with = state.clone();
-    let answer = state.work.long(move || {
-        let answer = with.data.read(|index| asked::query(index, &query, now / SECOND_NS));
-        answer.map_err(|error| with.no_answer(error))
+    let result = state.work.long(move || {
+        let result = with.data.read(|index| quality::query(index, &query, now / SECOND_NS));
+        result.map_err(|error| with.unavailable_or_malformed(error))
     });
-    Ok(json(&answer.await?))
+    Ok(json(&result.await?))
 }
 
 /// `GET /api/1/compare`
 pub(super) async fn compare(With(state): With<State>, uri: Uri) -> ApiResponse<Response> {
-    let mut parameters = Parameters::of(&uri, SIDES_TAKE)?;
+    let mut parameters = Parameters::of(&uri, COMPARE_PARAMETERS)?;
     let now = now_ns();
     let a = ComparedSet {
         from_s: second(&mut parameters, "since", now)?,
@@ -62,15 +62,15 @@ pub(super) async fn compare(With(state): With<State>, uri: Uri) -> ApiResponse<R
     let confidence = parameters.parsed("confidence", "above 0 and below 1, such as 0.95")?.unwrap_or(0.95);
     let comparison = Comparison { a, b, confidence };
     let with = state.clone();
-    let answer = state.work.long(move || {
-        let answer = with.data.read(|index| asked::compare(index, &comparison, now / SECOND_NS));
-        answer.map_err(|error| with.no_answer(error))
+    let result = state.work.long(move || {
+        let result = with.data.read(|index| quality::compare(index, &comparison, now / SECOND_NS));
+        result.map_err(|error| with.unavailable_or_malformed(error))
     });
-    Ok(json(&answer.await?))
+    Ok(json(&result.await?))
 }
 
 impl State {
-    fn no_answer(&self, error: QualityError) -> super::Refused {
+    fn unavailable_or_malformed(&self, error: QualityError) -> super::Refused {
         match error {
             QualityError::InvalidQuery(why) => refused(Why::InvalidValue, why),
             other => self.unavailable(&other),
@@ -79,16 +79,16 @@ impl State {
 }
 
 fn second(parameters: &mut Parameters, name: &str, now_ns: u64) -> ApiResponse<Option<u64>> {
-    Ok(parameters.moment(name, now_ns)?.map(|ns| ns / SECOND_NS))
+    Ok(parameters.time(name, now_ns)?.map(|ns| ns / SECOND_NS))
 }
 
 /// One of these words; the first if the parameter is absent.
-fn word<T: DeserializeOwned + Default>(parameters: &mut Parameters, name: &str, words: &str) -> ApiResponse<T> {
+fn word<T: DeserializeOwned + Default>(parameters: &mut Parameters, name: &str, names: &str) -> ApiResponse<T> {
     let Some(text) = parameters.text(name) else { return Ok(T::default()) };
-    serde_json::from_value(Value::String(text)).map_err(|_| malformed(format!("`{name}`: expected {words}.")))
+    serde_json::from_value(Value::String(text)).map_err(|_| malformed(format!("`{name}`: expected {names}.")))
 }
 
-const SIDES_TAKE: &[&str] = &[
+const COMPARE_PARAMETERS: &[&str] = &[
     "since",
     "until",
     "a_agent",

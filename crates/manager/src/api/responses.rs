@@ -88,7 +88,7 @@ impl Work {
     }
 
     /// A permit for work of seconds, such as reading the files of many days; refused if all are taken.
-    pub(super) fn place(&self) -> ApiResponse<OwnedSemaphorePermit> {
+    pub(super) fn long_permit(&self) -> ApiResponse<OwnedSemaphorePermit> {
         Arc::clone(&self.long).try_acquire_owned().map_err(|_| {
             refused(
                 Why::TooManyRequests,
@@ -103,7 +103,7 @@ impl Work {
         &self,
         work: impl FnOnce() -> ApiResponse<T> + Send + 'static,
     ) -> ApiResponse<T> {
-        on_a_thread(self.place()?, work).await
+        on_a_thread(self.long_permit()?, work).await
     }
 }
 

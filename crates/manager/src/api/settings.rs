@@ -10,7 +10,7 @@ use super::parameters::{Named, Parameters};
 use super::responses::{ApiResponse, body, json, refused};
 use super::{State, now_ns};
 use crate::error::Error;
-use crate::settings::{self, Wanted};
+use crate::settings::{self, UnversionedSettings};
 use tap_protocol::{Settings, Why};
 
 /// A change of settings. Absent fields are unchanged.
@@ -109,13 +109,13 @@ impl Change {
     /// Changes an agent's settings and group.
     fn apply_to(&self, index: &Transaction<'_>, name: &str) -> Result<Changed, Error> {
         let before = settings::of(index, name)?.unwrap_or_default();
-        let wanted = Wanted {
+        let settings = UnversionedSettings {
             only: self.only.clone().unwrap_or(before.only),
             programs: self.programs.clone().unwrap_or(before.programs),
             share: self.share.unwrap_or(before.share),
         };
         let now = now_ns();
-        let settings = settings::change(index, name, &wanted, now)?;
+        let settings = settings::change(index, name, &settings, now)?;
         if let Some(group) = &self.group {
             settings::set_group(index, name, group, now)?;
         }

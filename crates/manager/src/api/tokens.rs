@@ -68,8 +68,8 @@ pub(super) async fn list(With(state): With<State>, uri: Uri) -> ApiResponse<Resp
 /// `POST /api/1/tokens`
 pub(super) async fn make(With(state): With<State>, uri: Uri, request: Request) -> ApiResponse<Response> {
     Parameters::of(&uri, &[])?;
-    let wanted: NewToken = body(request).await?;
-    let role = match wanted.role.as_deref() {
+    let request_body: NewToken = body(request).await?;
+    let role = match request_body.role.as_deref() {
         None => Role::Agent,
         Some(text) => Role::of(text).ok_or_else(|| {
             refused(
@@ -79,10 +79,10 @@ pub(super) async fn make(With(state): With<State>, uri: Uri, request: Request) -
             )
         })?,
     };
-    let name = wanted.name.clone();
+    let name = request_body.name.clone();
     let token = state.change(move |data| tokens::add(data, &name, role, now_ns())).await?;
-    let made = CreatedToken { name: wanted.name, role: role.as_str(), token };
-    Ok((StatusCode::CREATED, json(&made)).into_response())
+    let created = CreatedToken { name: request_body.name, role: role.as_str(), token };
+    Ok((StatusCode::CREATED, json(&created)).into_response())
 }
 
 /// `DELETE /api/1/tokens/{name}`

@@ -15,9 +15,9 @@ impl CrashPoints {
     }
 
     pub(super) fn reaches(&self, point: CrashPoint) -> Result<()> {
-        let mut wanted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if *wanted == Some(point) {
-            *wanted = None;
+        let mut chosen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if *chosen == Some(point) {
+            *chosen = None;
             return Err(Error::Stopped(format!("{point:?}")));
         }
         Ok(())

@@ -26,14 +26,14 @@ pub struct Merged {
     pub day: String,
     /// Number of files that were merged.
     pub files: usize,
-    /// Why they were not merged: one of them cannot be read.
+    /// Why the files were not merged: one of them cannot be read.
     pub trouble: Option<String>,
 }
 
 impl Merged {
-    pub(super) fn tell(&self, notes: &Notes) {
+    pub(super) fn log_to(&self, notes: &Notes) {
         if let Some(trouble) = &self.trouble {
-            notes.say(&format!("files of {} are not merged, since one of them cannot be read: {trouble}", self.day));
+            notes.log(&format!("files of {} are not merged, since one of them cannot be read: {trouble}", self.day));
         }
     }
 }
@@ -42,21 +42,21 @@ impl Merged {
 ///
 /// # Errors
 /// A full disk, another file system error, SQLite's; everything is then unchanged.
-pub fn merge(data: &Data, left_alone: &mut SkippedFiles, now_ns: u64) -> Result<Option<Merged>> {
-    let Some(parts) = worth_it(data, left_alone, now_ns)? else { return Ok(None) };
+pub fn merge(data: &Data, skipped_files: &mut SkippedFiles, now_ns: u64) -> Result<Option<Merged>> {
+    let Some(parts) = parts_to_merge(data, skipped_files, now_ns)? else { return Ok(None) };
     let day = parts[0].day.clone();
     let files = parts.len();
-    match merge_these(data, &parts, now_ns) {
+    match merge_parts(data, &parts, now_ns) {
         Ok(()) => Ok(Some(Merged { day, files, trouble: None })),
         Err(error @ (Error::Store(_) | Error::Refused(_))) if !error.is_disk_full() => {
-            left_alone.extend(parts.into_iter().map(|part| (part.day, part.file)));
+            skipped_files.extend(parts.into_iter().map(|part| (part.day, part.file)));
             Ok(Some(Merged { day, files, trouble: Some(error.to_string()) }))
         }
         Err(error) => Err(error),
     }
 }
 
-fn merge_these(data: &Data, parts: &[Part], now_ns: u64) -> Result<()> {
+fn merge_parts(data: &Data, parts: &[Part], now_ns: u64) -> Result<()> {
     let day = &parts[0].day;
     let mut sources = Vec::new();
     for part in parts {
@@ -122,9 +122,9 @@ fn swap(data: &Data, parts: &[Part], merged: &Part, now_ns: u64) -> Result<()> {
         return Err(Error::Refused(why));
     }
     data.change(|index| {
-        let mut forget = index.prepare_cached("DELETE FROM parts WHERE day = ?1 AND file = ?2")?;
+        let mut remove = index.prepare_cached("DELETE FROM parts WHERE day = ?1 AND file = ?2")?;
         for part in parts {
-            forget.execute(params![part.day, part.file])?;
+            remove.execute(params![part.day, part.file])?;
         }
         merged.enter(index, now_ns)?;
         Ok::<_, Error>(())
@@ -132,14 +132,14 @@ fn swap(data: &Data, parts: &[Part], merged: &Part, now_ns: u64) -> Result<()> {
 }
 
 /// Files of one day that are worth merging.
-fn worth_it(data: &Data, left_alone: &SkippedFiles, now_ns: u64) -> Result<Option<Vec<Part>>> {
+fn parts_to_merge(data: &Data, skipped_files: &SkippedFiles, now_ns: u64) -> Result<Option<Vec<Part>>> {
     let today = day_of(now_ns);
     data.read(|index| {
         let mut statement = index.prepare_cached(
             "SELECT day, file, rows, bytes, first_at, last_at, made_at FROM parts WHERE rows < ?1 \
              ORDER BY day, length(file), file",
         )?;
-        let found = statement.query_map([ROWS_ENOUGH], |row| {
+        let found = statement.query_map([UNMERGED_ROWS_MIN], |row| {
             let number = |at| Ok::<_, rusqlite::Error>(row.get::<_, i64>(at)?.unsigned_abs());
             let part = Part {
                 day: row.get(0)?,
@@ -152,7 +152,7 @@ fn worth_it(data: &Data, left_alone: &SkippedFiles, now_ns: u64) -> Result<Optio
             Ok((part, number(6)?))
         })?;
         let mut small: Vec<(Part, u64)> = found.collect::<rusqlite::Result<_>>()?;
-        small.retain(|(part, _)| !left_alone.contains(&(part.day.clone(), part.file.clone())));
+        small.retain(|(part, _)| !skipped_files.contains(&(part.day.clone(), part.file.clone())));
         let mut rest = small.into_iter().peekable();
         while let Some((first, made)) = rest.next() {
             let mut of_day = vec![(first, made)];
@@ -190,10 +190,11 @@ fn chosen(parts: Vec<Part>, is_over: bool) -> Option<Vec<Part>> {
 
 /// Maximum number of files in a merge. Each has a row group of some 14 MB in memory if all overlap.
 const FILES_PER_MERGE: usize = 8;
-/// Limits of sizes, in rows; the last size ends at [`ROWS_ENOUGH`].
+/// Limits of sizes, in rows; the last size ends at [`UNMERGED_ROWS_MIN`].
 const STEPS: [u64; 3] = [2_048, 16_384, 131_072];
 /// A file of this many rows is not merged any more: some 40 MB.
-const ROWS_ENOUGH: i64 = 1_000_000;
+const UNMERGED_ROWS_MIN: i64 = 1_000_000;
+/// Time without new rows after which the remaining files of a past day are merged.
 const QUIET_NS: u64 = 600_000_000_000;
 
 #[cfg(test)]
@@ -206,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn eight_files_of_one_size_are_merged_and_the_rest_after_the_day_ended() {
+    fn eight_files_of_one_size_are_merged_and_the_remaining_files_after_the_day_ended() {
         let sizes = |of: &[u64]| of.iter().zip(1..).map(|(rows, number)| part(number, *rows)).collect::<Vec<_>>();
         let chosen_of = |of: &[u64], is_over| {
             chosen(sizes(of), is_over).map(|parts| parts.iter().map(|part| part.rows).collect::<Vec<_>>())

@@ -30,9 +30,9 @@ pub struct Round {
 }
 
 impl Round {
-    pub(super) fn tell(&self, notes: &Notes) {
+    pub(super) fn log_to(&self, notes: &Notes) {
         for (agent, sequence) in &self.set_aside {
-            notes.say(&format!(
+            notes.log(&format!(
                 "batch {sequence} of {agent} cannot be read and was moved to the table set_aside of index.sqlite: its \
                  rows are lost; is the disk failing?"
             ));
@@ -80,7 +80,7 @@ impl Waiting {
         })
     }
 
-    /// Its rows with their times and names, or why the stored batch is unreadable.
+    /// The batch's rows with their times and names, or why the stored batch is unreadable.
     pub(crate) fn placed(&self, into: &mut Vec<FleetRow>) -> std::result::Result<(), String> {
         let text =
             unpacked(&self.body).map_err(|error| error.to_string())?.ok_or("it is longer than a batch can be")?;
@@ -134,8 +134,8 @@ pub fn place(data: &Data, oldest_day: u64, now_ns: u64) -> Result<Round> {
 }
 
 /// Writes the oldest batches, at least one and up to this number of rows.
-fn place_some(data: &Data, rows_enough: u64, oldest_day: u64, now_ns: u64) -> Result<Round> {
-    let (waiting, more) = oldest(data, rows_enough)?;
+fn place_some(data: &Data, is_round_full: u64, oldest_day: u64, now_ns: u64) -> Result<Round> {
+    let (waiting, more) = oldest(data, is_round_full)?;
     if waiting.is_empty() {
         return Ok(Round::default());
     }
@@ -243,12 +243,12 @@ pub(super) fn tidy(data: &Data, parts: &[Part], error: &Error) {
 }
 
 /// The oldest pending batches up to this number of rows, and whether there are more.
-fn oldest(data: &Data, rows_enough: u64) -> Result<(Vec<Waiting>, bool)> {
+fn oldest(data: &Data, is_round_full: u64) -> Result<(Vec<Waiting>, bool)> {
     data.read(|index| {
         let mut statement = index.prepare_cached(&format!("SELECT {} ORDER BY p.id", Waiting::COLUMNS))?;
         let mut found = statement.query([])?;
         let (mut waiting, mut rows) = (Vec::new(), 0);
-        while rows < rows_enough {
+        while rows < is_round_full {
             let Some(row) = found.next()? else { return Ok((waiting, false)) };
             let batch = Waiting::of(row)?;
             rows += batch.rows;
@@ -319,4 +319,5 @@ fn set_aside(index: &rusqlite::Connection, batch: &Waiting, why: &str, now_ns: u
 
 /// Rows of one round, or of one larger batch: some 30 MB.
 const ROWS_PER_ROUND: u64 = 20_000;
+/// Maximum stored unreadable batches.
 const SET_ASIDE_MAX: i64 = 100;

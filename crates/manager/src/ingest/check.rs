@@ -25,7 +25,7 @@ pub(crate) struct Checked {
     pub(crate) zero_error_ns: Option<u64>,
     /// The agent's own clock less the manager's.
     pub(crate) clock_offset_ns: i64,
-    /// End times of its first and last row on the manager's clock; without rows, when it was sealed.
+    /// End times of the first and last row on the manager's clock; without rows, when it was sealed.
     pub(crate) ends_ns: (u64, u64),
     /// JSON in gzip.
     pub(crate) packed: Vec<u8>,
@@ -41,21 +41,21 @@ impl Checked {
 }
 
 /// Checks a [`Hello`].
-pub(super) fn hello(body: &Bytes, is_packed: bool) -> Result<Hello, Refused> {
-    let text = plain(body, is_packed)?;
+pub(super) fn hello(body: &Bytes, is_gzip: bool) -> Result<Hello, Refused> {
+    let text = plain(body, is_gzip)?;
     let hello: Hello = parse(&text)?;
     stream(&hello.stream)?;
-    for (name, text, most) in [
+    for (name, text, bytes_max) in [
         ("boot", &hello.boot, BOOT_MAX),
         ("host", &hello.host, 255),
         ("version", &hello.version, 64),
         ("kernel", &hello.kernel, 128),
     ] {
-        printable(name, text, most)?;
+        printable(name, text, bytes_max)?;
     }
     let spool = hello.spool;
     let numbers = [spool.batches, spool.rows, spool.bytes, spool.bytes_max, spool.oldest, hello.settings, hello.now_ns];
-    if numbers.iter().any(|number| *number > MOMENT_MAX_NS) || hello.zero_own_unix_ns > ZERO_MAX_NS {
+    if numbers.iter().any(|number| *number > TIME_MAX_NS) || hello.zero_own_unix_ns > ZERO_MAX_NS {
         return Err(impossible("a number is too large"));
     }
     Ok(hello)
@@ -63,8 +63,8 @@ pub(super) fn hello(body: &Bytes, is_packed: bool) -> Result<Hello, Refused> {
 
 /// Checks a [`Batch`]. `zero`: the manager's clock at the batch's zero from the headers, and its maximum error.
 /// `now_ns`: the manager's clock.
-pub(super) fn batch(body: &Bytes, is_packed: bool, zero: Option<(u64, u64)>, now_ns: u64) -> Result<Checked, Refused> {
-    let text = plain(body, is_packed)?;
+pub(super) fn batch(body: &Bytes, is_gzip: bool, zero: Option<(u64, u64)>, now_ns: u64) -> Result<Checked, Refused> {
+    let text = plain(body, is_gzip)?;
     let batch: Batch = parse(&text)?;
     if batch.rows.len() > ROWS_MAX || batch.programs.len() > PROGRAMS_MAX {
         let why =
@@ -94,7 +94,7 @@ pub(super) fn batch(body: &Bytes, is_packed: bool, zero: Option<(u64, u64)>, now
     if counts.iter().any(|count| *count > COUNT_MAX) {
         return Err(impossible("a count is too large"));
     }
-    if batch.zero_own_unix_ns > ZERO_MAX_NS || batch.sealed_at_ns > MOMENT_MAX_NS {
+    if batch.zero_own_unix_ns > ZERO_MAX_NS || batch.sealed_at_ns > TIME_MAX_NS {
         return Err(impossible("a time is out of range"));
     }
     batch.programs.iter().try_for_each(program)?;
@@ -116,7 +116,7 @@ pub(super) fn batch(body: &Bytes, is_packed: bool, zero: Option<(u64, u64)>, now
     }
     let clock_offset_ns = batch.zero_own_unix_ns.cast_signed() - zero_ns.cast_signed();
     let digest = ring::digest::digest(&ring::digest::SHA256, &text);
-    let packed = if is_packed { body.to_vec() } else { pack(&text)? };
+    let packed = if is_gzip { body.to_vec() } else { pack(&text)? };
     let sealed = zero_ns + batch.sealed_at_ns;
     Ok(Checked {
         zero_ns,
@@ -176,7 +176,7 @@ fn check_row(row: &TapRow, latest_ns: u64) -> Result<(), Refused> {
     if let Some(program) = &row.program {
         printable("program", program, PROGRAM_MAX)?;
     }
-    let moments = [
+    let times = [
         Some(row.opened_at_ns),
         row.sent_first_at_ns,
         row.sent_last_at_ns,
@@ -185,7 +185,7 @@ fn check_row(row: &TapRow, latest_ns: u64) -> Result<(), Refused> {
         row.closed_at_ns,
         Some(row.ended_at_ns()),
     ];
-    if moments.iter().flatten().any(|moment| *moment > latest_ns) {
+    if times.iter().flatten().any(|time| *time > latest_ns) {
         return Err(impossible("a time of a row is later than the batch was sealed"));
     }
     let in_order = |first: Option<u64>, last: Option<u64>| match (first, last) {
@@ -212,7 +212,7 @@ fn check_row(row: &TapRow, latest_ns: u64) -> Result<(), Refused> {
     let is_great = |number: &u64| *number > AMOUNT_MAX;
     if durations.iter().flatten().any(|ns| *ns > BLOCKED_MAX_NS)
         || counts.iter().flatten().any(is_great)
-        || row.connection.is_some_and(|number| number > MOMENT_MAX_NS)
+        || row.connection.is_some_and(|number| number > TIME_MAX_NS)
     {
         return Err(impossible("a number of a row is too large"));
     }
@@ -241,11 +241,11 @@ fn stream(text: &str) -> Result<(), Refused> {
     }
 }
 
-fn printable(name: &str, text: &str, most: usize) -> Result<(), Refused> {
-    if text.len() <= most && !text.contains(char::is_control) {
+fn printable(name: &str, text: &str, bytes_max: usize) -> Result<(), Refused> {
+    if text.len() <= bytes_max && !text.contains(char::is_control) {
         return Ok(());
     }
-    Err(impossible(&format!("`{name}` must be at most {most} bytes of text without control characters")))
+    Err(impossible(&format!("`{name}` must be at most {bytes_max} bytes of text without control characters")))
 }
 
 fn impossible(why: &str) -> Refused {
@@ -264,8 +264,8 @@ fn parse<'a, T: serde::Deserialize<'a>>(text: &'a [u8]) -> Result<T, Refused> {
     })
 }
 
-fn plain(body: &Bytes, is_packed: bool) -> Result<Bytes, Refused> {
-    if !is_packed {
+fn plain(body: &Bytes, is_gzip: bool) -> Result<Bytes, Refused> {
+    if !is_gzip {
         // The size was limited while reading.
         debug_assert!(body.len() <= BODY_MAX);
         return Ok(body.clone());
@@ -304,9 +304,9 @@ pub(super) fn pack(text: &[u8]) -> Result<Vec<u8>, Refused> {
     Ok(packed)
 }
 
-/// 36 years after the zero: no machine runs longer. With [`ZERO_MAX_NS`] the sum stays below 2^63.
-const MOMENT_MAX_NS: u64 = 1 << 60;
-/// The year 2116.
+/// Maximum time of a row: 36 years after the zero, since no machine runs longer. With [`ZERO_MAX_NS`] the sum stays below 2^63.
+const TIME_MAX_NS: u64 = 1 << 60;
+/// Maximum clock zero: the year 2116.
 const ZERO_MAX_NS: u64 = 1 << 62;
 /// Maximum of counts that are summed per agent.
 const COUNT_MAX: u64 = 1 << 48;
@@ -324,6 +324,7 @@ const AFTER_SEALING_NS: u64 = 60_000_000_000;
 const CALLS_APART_NS: u64 = 1_000_000_000;
 /// Maximum number of days in one batch, each of which is a file: few connections rest for long.
 const DAYS_MAX: usize = 100;
+/// Maximum bytes of texts: boot identifier, error, program name, reason.
 const BOOT_MAX: usize = 64;
 const ERROR_MAX: usize = 40;
 const PROGRAM_MAX: usize = 64;

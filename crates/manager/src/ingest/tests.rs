@@ -25,15 +25,15 @@ impl Trial {
         Trial { ingest: Some(ingest), taking, runtime, _writing: writing }
     }
 
-    fn ask(&self, agent: &str, what: What, body: Vec<u8>) -> Result<Outcome, Refused> {
+    fn submit(&self, agent: &str, what: What, body: Vec<u8>) -> Result<Outcome, Refused> {
         let ingest = self.ingest.as_ref().unwrap();
-        let room = ingest.room(agent, body.len())?;
-        self.runtime.block_on(ingest.ask(agent.to_owned(), None, what, body.into(), false, NOW_NS, room))
+        let reservation = ingest.reserve(agent, body.len())?;
+        self.runtime.block_on(ingest.submit(agent.to_owned(), None, what, body.into(), false, NOW_NS, reservation))
     }
 
     fn send(&self, agent: &str, batch: &Batch) -> Result<u64, Refused> {
         let what = What::Batch { zero_ns: Some(ZERO_NS), zero_error_ns: 1 };
-        match self.ask(agent, what, serde_json::to_vec(batch).unwrap())? {
+        match self.submit(agent, what, serde_json::to_vec(batch).unwrap())? {
             Outcome::Stored(stored) => Ok(stored.stored_through),
             Outcome::Welcome(_) => panic!("a batch was welcomed"),
         }
@@ -65,7 +65,7 @@ fn batches_are_accepted_once_and_in_sequence() {
     assert!(other.why == Why::Conflict && other.message.contains("other contents"), "{}", other.message);
     assert_eq!(other.stored_through, Some(1));
     assert_eq!(trial.send("a", &numbered(3)).unwrap_err().why, Why::SequenceGap);
-    assert_eq!(trial.send("b", &numbered(2)).unwrap_err().why, Why::Forbidden, "the stream is a's");
+    assert_eq!(trial.send("b", &numbered(2)).unwrap_err().why, Why::Forbidden, "the stream belongs to agent a");
     // A batch without rows has a number as well.
     assert_eq!(trial.send("a", &batch(&stream('a'), 2, &[])), Ok(2));
     assert_eq!(trial.send("a", &numbered(3)), Ok(3));
@@ -148,16 +148,16 @@ fn too_many_concurrent_requests_of_an_agent_are_rejected() {
     let (_folder, data) = data();
     let trial = Trial::new(&data);
     let ingest = trial.ingest.as_ref().unwrap();
-    let held: Vec<_> = (0..4).map(|_| ingest.room("a", 10).unwrap()).collect();
-    assert_eq!(ingest.room("a", 10).err().unwrap().why, Why::TooManyRequests);
-    assert!(ingest.room("b", 10).is_ok());
+    let held: Vec<_> = (0..4).map(|_| ingest.reserve("a", 10).unwrap()).collect();
+    assert_eq!(ingest.reserve("a", 10).err().unwrap().why, Why::TooManyRequests);
+    assert!(ingest.reserve("b", 10).is_ok());
     drop(held);
-    assert!(ingest.room("a", 10).is_ok());
+    assert!(ingest.reserve("a", 10).is_ok());
     // 64 MB of all agents are read concurrently.
-    let held: Vec<_> = (0..32).map(|at| ingest.room(&format!("c{at}"), 2 << 20).unwrap()).collect();
-    assert_eq!(ingest.room("b", 10).err().unwrap().why, Why::TooManyRequests);
+    let held: Vec<_> = (0..32).map(|at| ingest.reserve(&format!("c{at}"), 2 << 20).unwrap()).collect();
+    assert_eq!(ingest.reserve("b", 10).err().unwrap().why, Why::TooManyRequests);
     drop(held);
-    assert!(ingest.room("b", 10).is_ok());
+    assert!(ingest.reserve("b", 10).is_ok());
 }
 
 #[test]
@@ -175,16 +175,16 @@ fn a_hello_response_has_the_stored_sequence_and_the_settings() {
         zero_own_unix_ns: 1,
         settings: 0,
     };
-    let say = || match trial.ask("a", What::Hello, serde_json::to_vec(&hello).unwrap()) {
+    let send_hello = || match trial.submit("a", What::Hello, serde_json::to_vec(&hello).unwrap()) {
         Ok(Outcome::Welcome(welcome)) => (welcome.stored_through, welcome.settings.version),
         _ => panic!("it is not welcome"),
     };
-    assert_eq!(say(), (0, 1));
+    assert_eq!(send_hello(), (0, 1));
     trial.send("a", &numbered(1)).unwrap();
-    assert_eq!(say(), (1, 1));
-    let wanted = crate::settings::Wanted { only: vec!["443".into()], programs: vec![], share: 0.5 };
-    data.change(|index| crate::settings::change(index, "a", &wanted, 1)).unwrap();
-    assert_eq!(say(), (1, 2));
+    assert_eq!(send_hello(), (1, 1));
+    let settings = crate::settings::UnversionedSettings { only: vec!["443".into()], programs: vec![], share: 0.5 };
+    data.change(|index| crate::settings::change(index, "a", &settings, 1)).unwrap();
+    assert_eq!(send_hello(), (1, 2));
     let mut sum = numbered(2);
     sum.losses.records = 5;
     sum.programs = vec![Program { name: "go".into(), unseen: 2, why: "static".into(), ..Program::default() }; 2];

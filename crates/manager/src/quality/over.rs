@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use rusqlite::Connection;
 
 use super::query::{By, groups_of, key_of, named_agents};
-use super::scan::{Tally, Wanted, scan};
+use super::scan::{RowSelection, Tally, scan};
 use super::sides::Sides;
 use super::{QualityError, SPANS_S};
 
@@ -47,7 +47,7 @@ pub fn over(index: &Connection, over: &Over<'_>) -> Result<BTreeMap<String, Tall
         [(minute, over.from_s, over.until_s), (hour, 0, 0), (minute, 0, 0)]
     };
     for (span_s, from_s, until_s) in parts.into_iter().filter(|(_, from, until)| from < until) {
-        let wanted = Wanted {
+        let selection = RowSelection {
             span_s,
             from_s,
             until_s,
@@ -59,7 +59,7 @@ pub fn over(index: &Connection, over: &Over<'_>) -> Result<BTreeMap<String, Tall
         };
         scan(
             index,
-            &wanted,
+            &selection,
             |agent, series| key_of(over.by, &groups, agent, series).ok(),
             |_, key, tally| {
                 found.entry(key).or_default().merge(&tally);

@@ -1,12 +1,12 @@
 use super::*;
-use crate::testing::{NOW_NS, SECOND_NS, ZERO_NS, batch as made, stream as stream_of};
+use crate::testing::{NOW_NS, SECOND_NS, ZERO_NS, batch as batch_of, stream as stream_of};
 use schema::TapPeer;
 use tap_protocol::SpoolUsage;
 
 const DAYS_NS: u64 = 2 * 86_400 * SECOND_NS;
 
 fn good() -> Batch {
-    made(&stream_of('a'), 1, &[DAYS_NS - 10 * SECOND_NS, DAYS_NS - 5 * SECOND_NS])
+    batch_of(&stream_of('a'), 1, &[DAYS_NS - 10 * SECOND_NS, DAYS_NS - 5 * SECOND_NS])
 }
 
 fn json(batch: &Batch) -> Bytes {
@@ -38,18 +38,18 @@ fn a_valid_batch_uses_the_measured_clock_zero() {
 
 #[test]
 fn an_agent_clock_in_the_future_is_rejected() {
-    let own = |off_ns: i64| {
+    let batch_with_clock_error = |off_ns: i64| {
         let mut batch = good();
         batch.zero_own_unix_ns = ZERO_NS.checked_add_signed(off_ns).unwrap();
         super::batch(&json(&batch), false, None, NOW_NS).unwrap()
     };
-    let behind = own(-300 * SECOND_NS as i64);
+    let behind = batch_with_clock_error(-300 * SECOND_NS as i64);
     assert_eq!((behind.zero_ns, behind.clock_offset_ns), (ZERO_NS - 300 * SECOND_NS, 0));
-    let ahead = own(300 * SECOND_NS as i64);
+    let ahead = batch_with_clock_error(300 * SECOND_NS as i64);
     assert_eq!((ahead.sealed_ns(), ahead.clock_offset_ns), (NOW_NS, 296 * SECOND_NS as i64));
     assert_eq!(ahead.zero_error_ns, None);
     // A clock that started in 1970.
-    let reset = own(-(ZERO_NS as i64));
+    let reset = batch_with_clock_error(-(ZERO_NS as i64));
     assert_eq!((reset.sealed_ns(), reset.clock_offset_ns.unsigned_abs()), (NOW_NS, reset.zero_ns));
     assert_eq!(why(super::batch(&json(&good()), false, Some((0, 1)), NOW_NS)), Why::InvalidValue);
     // A measured zero may be ahead by some minutes only.
@@ -60,7 +60,7 @@ fn an_agent_clock_in_the_future_is_rejected() {
 }
 
 #[test]
-fn a_body_that_is_no_batch_is_malformed() {
+fn a_body_that_is_not_a_batch_is_malformed() {
     let plain = |text: &str| super::batch(&Bytes::copy_from_slice(text.as_bytes()), false, None, NOW_NS);
     let deep = format!("{{\"stream\":{}1{}}}", "[".repeat(100_000), "]".repeat(100_000));
     let text = String::from_utf8(json(&good()).to_vec()).unwrap();
@@ -202,7 +202,7 @@ fn the_number_of_days_in_a_batch_is_limited() {
     let sealed_ns = 200 * 86_400 * SECOND_NS;
     let of = |days: u64| {
         let ends: Vec<u64> = (1..=days).map(|day| sealed_ns - day * 86_400 * SECOND_NS).collect();
-        let batch = made(&stream_of('a'), 1, &ends);
+        let batch = batch_of(&stream_of('a'), 1, &ends);
         super::batch(&json(&batch), false, Some((NOW_NS - sealed_ns, 1)), NOW_NS)
     };
     assert!(of(DAYS_MAX as u64).is_ok());
