@@ -46,7 +46,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         senders.push(Sender::new(agent, running.url(), &token, &roots)?);
     }
     for sender in &mut senders {
-        sender.log("hello", &sender.agent.hello(now))?;
+        sender.post("hello", &sender.agent.hello(now))?;
         let (name, group) = (sender.agent.name.clone(), sender.agent.group);
         running.data().change(|index| settings::set_group(index, &name, group, now))?;
         sender.see(now - 24 * HOUR_NS, now - HOUR_NS, 300 * SECOND_NS)?;
@@ -119,6 +119,6 @@ impl Sender {
     /// Sends the exchanges that ended in this time.
     fn see(&mut self, from_ns: u64, until_ns: u64, every_ns: u64) -> Result<(), Box<dyn Error>> {
         let batch = self.agent.batch(from_ns, until_ns, every_ns, until_ns);
-        self.log("batches", &batch)
+        self.post("batches", &batch)
     }
 }

@@ -168,8 +168,8 @@ fn agents(index: &Connection, selected: Option<&BTreeSet<String>>) -> rusqlite::
     let rows = query.query_map([], |row| {
         Ok(Agent { name: row.get(0)?, seen_ns: whole(row, 1)?, told_ns: whole(row, 2)?, lost: whole(row, 3)? })
     })?;
-    let is_meant = |agent: &Agent| selected.is_none_or(|selected| selected.contains(&agent.name));
-    rows.filter(|row| row.as_ref().map_or(true, is_meant)).collect()
+    let is_selected = |agent: &Agent| selected.is_none_or(|selected| selected.contains(&agent.name));
+    rows.filter(|row| row.as_ref().map_or(true, is_selected)).collect()
 }
 
 #[cfg(test)]

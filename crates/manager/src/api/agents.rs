@@ -166,7 +166,7 @@ impl Agent {
             has_token: row.get(1)?,
             group: row.get::<_, Option<String>>(2)?.unwrap_or_default(),
             settings: parsed(row.get(3)?),
-            state: state_filter(last_seen, now_ns),
+            state: connection_state(last_seen, now_ns),
             last_seen_unix_ns: last_seen,
             first_seen_unix_ns: row.get::<_, Option<i64>>(5)?.filter(|_| last_seen.is_some()),
             last_address: row.get::<_, Option<String>>(6)?.unwrap_or_default(),
@@ -220,7 +220,7 @@ fn programs(index: &Connection, agent: &str) -> rusqlite::Result<(Vec<Program>, 
     Ok((programs, left_out))
 }
 
-fn state_filter(last_seen: Option<i64>, now_ns: u64) -> ConnectionState {
+fn connection_state(last_seen: Option<i64>, now_ns: u64) -> ConnectionState {
     match last_seen {
         None => ConnectionState::Never,
         Some(last) if as_count(last).saturating_add(CONNECTED_NS) >= now_ns => ConnectionState::Connected,
@@ -251,12 +251,12 @@ mod tests {
     #[test]
     fn an_agent_is_away_after_three_missed_heartbeats() {
         let now = 1_000_000_000_000_u64;
-        let seen = |ago: u64| state_filter(Some((now - ago) as i64), now);
+        let seen = |ago: u64| connection_state(Some((now - ago) as i64), now);
         assert_eq!(
             (seen(0), seen(CONNECTED_NS), seen(CONNECTED_NS + 1)),
             (ConnectionState::Connected, ConnectionState::Connected, ConnectionState::Away)
         );
-        assert_eq!(state_filter(None, now), ConnectionState::Never);
-        assert_eq!(state_filter(Some(i64::MAX), now), ConnectionState::Connected, "a clock that was set back");
+        assert_eq!(connection_state(None, now), ConnectionState::Never);
+        assert_eq!(connection_state(Some(i64::MAX), now), ConnectionState::Connected, "a clock that was set back");
     }
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::parameters::Parameters;
 use super::responses::{ApiResponse, json, malformed, refused};
 use super::{State, now_ns};
-use crate::quality::{self as quality, ComparedSet, Comparison, QualityError, Query};
+use crate::quality::{self, ComparedSet, Comparison, QualityError, Query};
 use tap_protocol::Why;
 
 /// `GET /api/1/quality`

@@ -134,8 +134,8 @@ pub fn place(data: &Data, oldest_day: u64, now_ns: u64) -> Result<Round> {
 }
 
 /// Writes the oldest batches, at least one and up to this number of rows.
-fn place_some(data: &Data, is_round_full: u64, oldest_day: u64, now_ns: u64) -> Result<Round> {
-    let (waiting, more) = oldest(data, is_round_full)?;
+fn place_some(data: &Data, rows_target: u64, oldest_day: u64, now_ns: u64) -> Result<Round> {
+    let (waiting, more) = oldest(data, rows_target)?;
     if waiting.is_empty() {
         return Ok(Round::default());
     }
@@ -243,12 +243,12 @@ pub(super) fn tidy(data: &Data, parts: &[Part], error: &Error) {
 }
 
 /// The oldest pending batches up to this number of rows, and whether there are more.
-fn oldest(data: &Data, is_round_full: u64) -> Result<(Vec<Waiting>, bool)> {
+fn oldest(data: &Data, rows_target: u64) -> Result<(Vec<Waiting>, bool)> {
     data.read(|index| {
         let mut statement = index.prepare_cached(&format!("SELECT {} ORDER BY p.id", Waiting::COLUMNS))?;
         let mut found = statement.query([])?;
         let (mut waiting, mut rows) = (Vec::new(), 0);
-        while rows < is_round_full {
+        while rows < rows_target {
             let Some(row) = found.next()? else { return Ok((waiting, false)) };
             let batch = Waiting::of(row)?;
             rows += batch.rows;

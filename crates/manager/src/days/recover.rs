@@ -114,7 +114,7 @@ fn belongs(data: &Data) -> Result<()> {
         }
     };
     match said {
-        Some(said) if said.trim() == index_id => Ok(()),
+        Some(stored) if stored.trim() == index_id => Ok(()),
         None if !has_parts(data)? => {
             std::fs::write(&path, index_id + "\n").map_err(|source| Error::io("write", &path, source))
         }

@@ -17,9 +17,9 @@ const TODAY_NS: u64 = 2 * DAY_NS - 60 * SECOND_NS;
 fn fill(data: &Data) -> Found {
     let store_batch =
         |agent: &str, batch: &tap_protocol::Batch| drop(put(data, agent, batch, ZERO_NS, NOW_NS).unwrap());
-    put("a", &batch(&stream('a'), 1, &[YESTERDAY_NS, TODAY_NS, TODAY_NS + 1]));
-    put("b", &batch(&stream('b'), 1, &[TODAY_NS]));
-    put("a", &batch(&stream('a'), 2, &[YESTERDAY_NS, TODAY_NS - 1]));
+    store_batch("a", &batch(&stream('a'), 1, &[YESTERDAY_NS, TODAY_NS, TODAY_NS + 1]));
+    store_batch("b", &batch(&stream('b'), 1, &[TODAY_NS]));
+    store_batch("a", &batch(&stream('a'), 2, &[YESTERDAY_NS, TODAY_NS - 1]));
     let rows = found(data);
     assert_eq!((rows.len(), rows.values().sum::<usize>()), (6, 6));
     rows

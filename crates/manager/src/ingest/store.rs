@@ -58,7 +58,7 @@ pub(super) fn batch(
         Ok(position) => position,
         Err(refused) => return Ok(Err(refused)),
     };
-    if let Some(refused) = turn(&position, checked) {
+    if let Some(refused) = sequence_refusal(&position, checked) {
         return Ok(Err(refused));
     }
     let settings = settings::entered(index, agent, now_ns)?;
@@ -144,7 +144,7 @@ fn forget_oldest(index: &Transaction<'_>, agent: &str, now_ns: u64) -> rusqlite:
 }
 
 /// Why the batch is not the next in sequence.
-fn turn(position: &StreamState, checked: &Checked) -> Option<Refused> {
+fn sequence_refusal(position: &StreamState, checked: &Checked) -> Option<Refused> {
     let (sequence, through) = (checked.batch.sequence, position.through);
     if sequence == through + 1 {
         return None;

@@ -116,8 +116,8 @@ pub(super) fn send_once(data: &Data, post: &Post, now_ns: u64) -> Result<Sent> {
     let mut sent = Sent::default();
     for message in messages(&series, &agents, now_ns) {
         match send(post, &message) {
-            Outcome::Accepted(body_of_response) => {
-                if let Some(text) = partial(&body_of_response) {
+            Outcome::Accepted(response_body) => {
+                if let Some(text) = partial(&response_body) {
                     sent.text = text;
                 }
             }
@@ -139,9 +139,9 @@ fn send(post: &Post, message: &Request) -> Outcome {
 }
 
 /// The receiver's report for an accepted message: rejected points, or a warning.
-fn partial(body_of_response: &[u8]) -> Option<String> {
+fn partial(response_body: &[u8]) -> Option<String> {
     // A response that is not OTLP, such as an empty one of a proxy, reports no rejected points.
-    let partial = <Response as prost::Message>::decode(body_of_response).ok()?.partial_success?;
+    let partial = <Response as prost::Message>::decode(response_body).ok()?.partial_success?;
     let text: String = report::figures::plain(partial.error_message.lines().next().unwrap_or_default());
     let text: String = text.chars().take(TEXT_CHARACTERS_MAX).collect();
     match partial.rejected_data_points {

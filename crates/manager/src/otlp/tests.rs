@@ -117,12 +117,12 @@ fn otlp_sums_continue_after_lost_messages() {
     .unwrap();
     let failed = TestExchange { outcome: TapOutcome::Failed, ..TEST_EXCHANGE };
     fold_rows(&data, &[TEST_EXCHANGE, TEST_EXCHANGE, failed.clone()]);
-    let (outcome, request) = sent(&data, vec![OK_RESPONSE]);
+    let (outcome, requests) = sent(&data, vec![OK_RESPONSE]);
     assert_eq!(outcome, Sent::default());
-    assert!(request[0].head.starts_with("post /v1/metrics http/1.1"), "{}", request[0].head);
-    assert!(request[0].head.contains("content-type: application/x-protobuf"));
-    assert!(request[0].head.contains("content-encoding: gzip"));
-    let first = points(&unpacked(&request[0]));
+    assert!(requests[0].head.starts_with("post /v1/metrics http/1.1"), "{}", requests[0].head);
+    assert!(requests[0].head.contains("content-type: application/x-protobuf"));
+    assert!(requests[0].head.contains("content-encoding: gzip"));
+    let first = points(&unpacked(&requests[0]));
     let of = |metric: &str, more: &str| {
         let mut text: Vec<&str> = SERIES.split(',').chain(more.split(',').filter(|word| !word.is_empty())).collect();
         text.sort_unstable();
@@ -150,8 +150,8 @@ fn otlp_sums_continue_after_lost_messages() {
     drop(data);
     let data = open(folder.path());
     fold_rows(&data, &[TEST_EXCHANGE, failed]);
-    let (_, request) = sent(&data, vec![OK_RESPONSE]);
-    let last = points(&unpacked(&request[0]));
+    let (_, requests) = sent(&data, vec![OK_RESPONSE]);
+    let last = points(&unpacked(&requests[0]));
     assert_eq!(value(&last, "yamabiko.tap.attempts", ""), (6.0, start), "the same begin");
     assert_eq!(value(&last, "yamabiko.tap.failures", "error.type=ECONNRESET"), (2.0, start));
     assert_eq!(value(&last, "yamabiko.tap.response.duration", ""), (4.0, start));

@@ -28,15 +28,15 @@ pub const PROGRAMS_MAX: i64 = 50;
 pub fn fold(change: &Transaction<'_>, rows: &[FleetRow]) -> rusqlite::Result<()> {
     // Each row is read once; hours and days are summed from minutes.
     let mut minutes: HashMap<(u64, &str, Name<'_>), NewFigures> = HashMap::new();
-    for row_of_agent in rows {
-        let at_s = row_of_agent.at_unix_ns / 1_000_000_000;
+    for fleet_row in rows {
+        let at_s = fleet_row.at_unix_ns / 1_000_000_000;
         let begin_s = at_s / MINUTE_S * MINUTE_S;
-        let row = &row_of_agent.row;
+        let row = &fleet_row.row;
         let peer = row.peer.as_ref().map(|peer| peer.address);
         let name = (row.side.as_str(), row.program.as_deref().unwrap_or_default(), peer);
-        let new_figures = minutes.entry((begin_s, row_of_agent.agent.as_str(), name)).or_default();
+        let new_figures = minutes.entry((begin_s, fleet_row.agent.as_str(), name)).or_default();
         let before = (new_figures.sums.attempts, new_figures.sums.failed);
-        new_figures.sums.add(row, row_of_agent.share);
+        new_figures.sums.add(row, fleet_row.share);
         if new_figures.sums.attempts > before.0 {
             new_figures.windows.note(((at_s - begin_s) / WINDOW_S) as u32, new_figures.sums.failed == before.1);
         }

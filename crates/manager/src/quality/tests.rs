@@ -95,8 +95,8 @@ impl TestExchange {
 }
 
 /// Folds rows as `days` does.
-pub(crate) fn fold_batch(index: &mut Connection, exchange: &[TestExchange]) {
-    let rows: Vec<FleetRow> = exchange.iter().map(TestExchange::row).collect();
+pub(crate) fn fold_batch(index: &mut Connection, exchanges: &[TestExchange]) {
+    let rows: Vec<FleetRow> = exchanges.iter().map(TestExchange::row).collect();
     let change = index.transaction().unwrap();
     fold(&change, &rows).unwrap();
     change.commit().unwrap();
@@ -230,16 +230,16 @@ proptest! {
             Resolution::Hour => (MIDNIGHT + 3600, MIDNIGHT + 3 * 86_400),
             _ => (MIDNIGHT, MIDNIGHT + 3 * 86_400),
         };
-        let mut query_of = Query { from_s: Some(from_s), until_s: Some(until_s), resolution, by, side, ..Query::default() };
+        let mut request = Query { from_s: Some(from_s), until_s: Some(until_s), resolution, by, side, ..Query::default() };
         match only {
-            1 => query_of.agent = Some("b".to_owned()),
-            2 => query_of.program = Some("curl".to_owned()),
-            3 => query_of.peer = Some("192.0.2.2".to_owned()),
-            4 => query_of.group = Some("north".to_owned()),
-            5 => query_of.program = Some(String::new()),
+            1 => request.agent = Some("b".to_owned()),
+            2 => request.program = Some("curl".to_owned()),
+            3 => request.peer = Some("192.0.2.2".to_owned()),
+            4 => request.group = Some("north".to_owned()),
+            5 => request.program = Some(String::new()),
             _ => {}
         }
-        let result = query(&index, &query_of, u64::MAX).unwrap();
+        let result = query(&index, &request, u64::MAX).unwrap();
         let length = |at_s: u64| match resolution {
             Resolution::Minute => at_s / 60 * 60,
             Resolution::Hour => at_s / 3600 * 3600,
@@ -321,17 +321,17 @@ fn peers_of_servers_are_limited() {
         (0..100).map(|peer| TestExchange { peer, side: TapSide::Server, ..TEST_EXCHANGE }).collect();
     rows.chunks(30).for_each(|rows| fold_batch(&mut index, rows));
     fold_batch(&mut index, &rows);
-    let query_of = Query {
+    let request = Query {
         from_s: Some(MIDNIGHT),
         until_s: Some(MIDNIGHT + 60),
         by: By::Peer,
         side: Sides::Server,
         ..Query::default()
     };
-    let result = query(&index, &query_of, MIDNIGHT + 60).unwrap();
+    let result = query(&index, &request, MIDNIGHT + 60).unwrap();
     assert_eq!(result.groups.len(), 21);
     assert_eq!(result.groups.last().map(|group| (group.others, group.whole.attempts)), Some((true, 160)));
-    let by_program = query(&index, &Query { by: By::Program, ..query_of }, MIDNIGHT + 60).unwrap();
+    let by_program = query(&index, &Query { by: By::Program, ..request }, MIDNIGHT + 60).unwrap();
     assert_eq!((by_program.groups.len(), by_program.groups[0].whole.attempts), (1, 200));
 }
 
@@ -342,8 +342,8 @@ fn a_quality_response_is_limited_and_merges_the_rest() {
     // Later exchanges take longer.
     let rows = |at: usize| vec![TestExchange { agent: agents[at], ..TEST_EXCHANGE }; 1 + at / 300];
     fold_batch(&mut index, &(0..600).flat_map(rows).collect::<Vec<_>>());
-    let query_of = Query { from_s: Some(MIDNIGHT), until_s: Some(MIDNIGHT + 60), by: By::Agent, ..Query::default() };
-    let result = query(&index, &query_of, MIDNIGHT + 30).unwrap();
+    let request = Query { from_s: Some(MIDNIGHT), until_s: Some(MIDNIGHT + 60), by: By::Agent, ..Query::default() };
+    let result = query(&index, &request, MIDNIGHT + 30).unwrap();
     assert_eq!((result.groups.len(), result.groups_left_out), (501, 100));
     assert_eq!(result.groups[0].key.as_deref(), Some("agent-300"));
     let last = result.groups.last().unwrap();
@@ -355,7 +355,7 @@ fn a_quality_response_is_limited_and_merges_the_rest() {
         from_s: Some(MIDNIGHT - 86_400),
         until_s: Some(MIDNIGHT + 60),
         resolution: Resolution::Hour,
-        ..query_of
+        ..request
     };
     let result = query(&index, &long, MIDNIGHT + 30).unwrap();
     assert_eq!(result.groups.len(), 501);
@@ -371,8 +371,8 @@ fn automatic_resolution_fits_the_time_and_the_stored_spans() {
     fold_batch(&mut index, &days);
     let now_s = MIDNIGHT + 600;
     let resolution = |from_s: u64| {
-        let query_of = Query { from_s: Some(from_s), ..Query::default() };
-        query(&index, &query_of, now_s).unwrap().resolution
+        let request = Query { from_s: Some(from_s), ..Query::default() };
+        query(&index, &request, now_s).unwrap().resolution
     };
     assert_eq!(resolution(now_s - 3600), Resolution::Minute);
     assert_eq!(resolution(now_s - 86_400), Resolution::Hour);
@@ -401,21 +401,21 @@ fn automatic_resolution_fits_the_time_and_the_stored_spans() {
         })
     };
     assert_eq!((count(60).unwrap(), count(3600).unwrap(), count(86_400).unwrap()), (1, 11, 31));
-    let query_of =
+    let request =
         Query { from_s: Some(MIDNIGHT - 5 * 86_400), until_s: Some(MIDNIGHT - 5 * 86_400 + 3600), ..Query::default() };
-    let result = query(&index, &query_of, now_s).unwrap();
+    let result = query(&index, &request, now_s).unwrap();
     assert_eq!((result.resolution, result.groups[0].whole.attempts), (Resolution::Hour, 1));
 }
 
 #[test]
 fn invalid_quality_queries_are_rejected() {
     let index = index();
-    for query_of in [
+    for request in [
         Query { from_s: Some(100), until_s: Some(100), ..Query::default() },
         Query { until_s: Some(u64::MAX), ..Query::default() },
         Query { from_s: Some(0), resolution: Resolution::Minute, ..Query::default() },
     ] {
-        assert!(matches!(query(&index, &query_of, MIDNIGHT), Err(QualityError::InvalidQuery(_))), "{query_of:?}");
+        assert!(matches!(query(&index, &request, MIDNIGHT), Err(QualityError::InvalidQuery(_))), "{request:?}");
     }
     let strange: Result<Query, _> = serde_json::from_str(r#"{"by":"agent","sql":"x"}"#);
     assert!(strange.is_err());
@@ -429,8 +429,8 @@ fn invalid_quality_queries_are_rejected() {
             0.95,
         ),
     ] {
-        let query_of = Comparison { a, b, confidence };
-        assert!(matches!(compare(&index, &query_of, MIDNIGHT), Err(QualityError::InvalidQuery(_))), "{query_of:?}");
+        let request = Comparison { a, b, confidence };
+        assert!(matches!(compare(&index, &request, MIDNIGHT), Err(QualityError::InvalidQuery(_))), "{request:?}");
     }
 }
 
@@ -451,15 +451,15 @@ fn two_groups_over_an_hour_are_compared() {
     }
     fold_batch(&mut index, &rows);
     let set = |group: &str| ComparedSet { group: Some(group.to_owned()), ..ComparedSet::default() };
-    let query_of = Comparison { a: set("north"), b: set("south"), confidence: 0.95 };
-    let found = compare(&index, &query_of, MIDNIGHT + 3600).unwrap();
+    let request = Comparison { a: set("north"), b: set("south"), confidence: 0.95 };
+    let found = compare(&index, &request, MIDNIGHT + 3600).unwrap();
     assert_eq!((found.paired, found.block_s, found.a.blocks, found.b.blocks), (true, 120, 30, 30));
     assert_eq!((found.a.figures.attempts, found.b.figures.attempts), (7200, 7200));
     let metric = |name: &str| found.metrics.iter().find(|metric| metric.name == name).unwrap();
     let [low, high] = metric("response_p50").interval.unwrap();
     assert!(low > 0.4 && high < 0.6, "{low} {high}");
     assert!(metric("error_ratio").shown == Some(true) && metric("error_ratio").said.contains("higher"), "{found:?}");
-    assert_eq!(compare(&index, &query_of, MIDNIGHT + 3600).unwrap(), found, "the result is the same each time");
+    assert_eq!(compare(&index, &request, MIDNIGHT + 3600).unwrap(), found, "the result is the same each time");
     // Two times of one agent.
     let time = |from_s: u64| ComparedSet {
         agent: Some("a".into()),
