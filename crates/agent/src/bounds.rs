@@ -49,8 +49,8 @@ pub(crate) fn clamped(count: u64) -> u64 {
     count.min(COUNT_MAX)
 }
 
-/// Clamps a pair of times, of which both or neither exist, to the time between the opening and now. A lookup, and bytes of an inherited connection, may have begun
-/// earlier.
+/// Clamps a pair of times, of which both or neither exist, to the time between the opening and now. A lookup, and bytes
+/// of an inherited connection, may have begun earlier.
 fn clamp_pair(first: &mut Option<u64>, last: &mut Option<u64>, opened_at_ns: u64, at_ns: u64) {
     let (Some(begin), Some(end)) = (*first, *last) else {
         (*first, *last) = (None, None);
@@ -64,7 +64,7 @@ fn name(text: &str) -> String {
     clean(text, NAME_MAX)
 }
 
-/// At most this number of bytes, without control characters.
+/// Truncates text to this number of bytes, and replaces control characters.
 fn clean(text: &str, bytes_max: usize) -> String {
     let mut clean: String = text.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
     clean.truncate(clean.floor_char_boundary(bytes_max));

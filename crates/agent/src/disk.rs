@@ -1,4 +1,4 @@
-//! All file operations of an agent. Every change goes through this module, one after another, so that tests can end
+//! All file operations of an agent. This module makes every change, one after another, so that tests can end
 //! the agent between any two of them, or simulate a full disk.
 //!
 //! A SIGKILL keeps all finished calls, and at worst a part of the last write. A power failure may keep less: only
@@ -271,7 +271,7 @@ pub(crate) mod crash_point {
         pub(super) fn write(&self, file: &mut File, bytes: &[u8]) -> io::Result<()> {
             match self.crash_point.next_outcome() {
                 StepOutcome::Continue if self.crash_point.is_full() => {
-                    // As on a full disk: a part is written.
+                    // A write to a full disk writes a part of the bytes.
                     file.write_all(&bytes[..bytes.len() / 2])?;
                     Err(io::ErrorKind::StorageFull.into())
                 }

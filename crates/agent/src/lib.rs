@@ -8,9 +8,9 @@
 //!
 //! The batches and the manager's replies are defined by [`tap_protocol`].
 //!
-//! Start with `recorder`, which explains why a killed agent neither loses nor duplicates a row, then read `spool` and `sender`.
-//! `disk` has every call that changes a file, so that tests can end an agent between any two of them. `run` puts the parts
-//! together, and [`status`] is the file that `tap agent --status` prints.
+//! Start with `recorder`, which explains why a killed agent neither loses nor duplicates a row, then read `spool` and
+//! `sender`. `disk` has every call that changes a file, so that tests can end an agent between any two of them. `run`
+//! puts the parts together, and [`status`] is the file that `tap agent --status` prints.
 
 mod bounds;
 mod clock;

@@ -81,7 +81,8 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Locks the folders, resumes where the last agent ended, and starts. `print` prints a line; any thread may call it.
+    /// Locks the folders, resumes where the last agent ended, and starts. `print` prints a line; any thread may call
+    /// it.
     ///
     /// # Errors
     /// The configuration is invalid; another agent uses one of the folders; a folder, the ring or the disk is

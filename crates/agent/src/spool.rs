@@ -92,8 +92,8 @@ pub(crate) struct Waiting {
 pub(crate) enum StreamFit {
     /// The oldest waiting batch is next, or none waits.
     Continues,
-    /// The manager lacks batches that are no longer in the spool: it is another manager, or has lost data. A new stream was
-    /// started.
+    /// The manager lacks batches that are no longer in the spool: it is another manager, or has lost data. A new stream
+    /// was started.
     ManagerBehind,
     /// The manager has more than this folder has ever sent: the folder is an older copy, or a copy is in use. A new
     /// stream was started, and this number of rows of the batches found at the start was dropped, since they may
@@ -143,7 +143,7 @@ impl Spool {
     /// On a full disk the oldest batches lose their rows.
     ///
     /// # Errors
-    /// No space even so, or the disk failed: then nothing was sealed.
+    /// No space even without the oldest rows, or the disk failed: the batch was not sealed.
     pub fn seal(&self, batch: &mut Batch, meta: &mut Meta) -> io::Result<()> {
         let mut state = self.state();
         let last = state.index.last().clone();

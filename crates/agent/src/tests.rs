@@ -1,7 +1,7 @@
 //! The whole agent with a scripted ring and a scripted manager, killed between any two file operations.
 //!
-//! In the end the manager has exactly what an agent that was never killed would have sent: each row once. Rows taken
-//! by the spool limit, a full disk, the filter or a refusal are counted exactly.
+//! In the end the manager has exactly what an agent that was never killed would have sent: each row once. Rows dropped
+//! because of the spool limit, a full disk, the filter or a refusal are counted exactly.
 
 mod script;
 
@@ -75,7 +75,7 @@ fn run_agents(world: &World, seed: u64, kills: u64) -> u64 {
     loop {
         let crash_point = CrashPoint::default();
         if killed < kills {
-            // Some end at the start, some late.
+            // Some agents crash at the start, some late.
             let steps_max = if random.below(3) == 0 { 30 } else { 400 };
             crash_point.crash_after(random.below(steps_max));
         }
@@ -273,7 +273,7 @@ fn two_copies_of_a_data_folder_use_separate_streams() {
     world.replace_rings(200);
     run_agents(&world, 2, 0);
     let between = world.manager.lock().unwrap().rows.len();
-    // The same with a copy on another machine.
+    // A copy of the folder on another machine sends the same events.
     copy.manager.lock().unwrap().forget_rows();
     copy.set_tail(100);
     run_agents(&copy, 3, 0);

@@ -5,7 +5,7 @@
 //! cargo run -p manager --example fleet_day -- [DATA [AGENTS]]
 //! ```
 
-#[allow(dead_code, reason = "others use the rest of it")]
+#[allow(dead_code, reason = "tests use the other functions")]
 #[path = "../tests/support/scripted.rs"]
 mod scripted;
 

@@ -4,8 +4,8 @@
 //! cargo run --release -p manager --example quality_cost -- AGENTS SERIES DAYS ROWS
 //! ```
 //!
-//! DAYS days of AGENTS agents with SERIES series each, ROWS rows of each series a day; then an hour in which each series has a row
-//! every two seconds.
+//! DAYS days of AGENTS agents with SERIES series each, ROWS rows of each series a day; then an hour in which each
+//! series has a row every two seconds.
 
 #![allow(clippy::disallowed_methods, reason = "a measurement of cost reads the clock; the library does not")]
 

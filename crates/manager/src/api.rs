@@ -63,7 +63,7 @@ pub struct State {
 /// Facts about the manager that are not in the index.
 #[derive(Clone, Debug)]
 pub struct Facts {
-    /// Of the program.
+    /// Version of the program.
     pub version: &'static str,
     /// Retention of rows in seconds; absent: forever.
     pub keep_for_s: Option<u64>,
@@ -118,7 +118,7 @@ impl State {
         }
     }
 
-    /// The request fails now. The reason goes to the log and not to the client, since it may name files of this
+    /// The refusal for a request that fails now. The reason is logged and not sent, since it may name files of this
     /// machine.
     fn unavailable(&self, error: &dyn fmt::Display) -> Refused {
         self.trouble(error);

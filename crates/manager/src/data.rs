@@ -11,8 +11,8 @@
 //! have their own connections, and each call runs in a transaction, so that it reads a consistent state. Readers do
 //! not block the writer, nor the writer them. SQLite's write-ahead log needs a local disk: no network file system.
 //!
-//! The token commands open the same index while a manager runs ([`Data::open_shared`]); the lock of the folder belongs to
-//! the manager ([`Data::open`]).
+//! The token commands open the same index while a manager runs ([`Data::open_shared`]); the lock of the folder belongs
+//! to the manager ([`Data::open`]).
 
 #[cfg(test)]
 mod crash_points;

@@ -8,9 +8,9 @@
 //!
 //! **Each row is in exactly one place at any time**: in `pending`, or in a file that `parts` lists. A file is
 //! complete and durable before the transaction that lists it, and unlisted files are removed at the start
-//! ([`recover`]), since their rows are still in `pending` or in the original files. A reader that uses the index sees each row once. A
-//! reader of all `days/*/*.parquet` may for an instant see rows of a merge twice, until the original files are
-//! removed.
+//! ([`recover`]), since their rows are still in `pending` or in the original files. A reader that uses the index sees
+//! each row once. A reader of all `days/*/*.parquet` may for an instant see rows of a merge twice, until the original
+//! files are removed.
 //!
 //! Read [`place`], then [`merge`]; `ordered` merges several sorted files into one sequence.
 

@@ -62,8 +62,8 @@ pub struct Exported {
     pub missing: Vec<String>,
 }
 
-/// Passes rows to `on_row` in the order of their [`Cursor`]s, until the end or until `on_row` breaks. It reads files: do
-/// not call it on threads that serve connections.
+/// Passes rows to `on_row` in the order of their [`Cursor`]s, until the end or until `on_row` breaks. It reads files:
+/// do not call it on threads that serve connections.
 ///
 /// # Errors
 /// A file cannot be read, SQLite's, or more pending rows than fit into memory.

@@ -279,7 +279,7 @@ mod tests {
         let lines = Arc::new(Mutex::new(Vec::new()));
         let logged_lines = Arc::clone(&lines);
         let log: Log = Arc::new(move |line| logged_lines.lock().unwrap().push(line.to_owned()));
-        // Without the thread: the test determines the seconds.
+        // The thread does not run: the test determines the seconds.
         let shared = Shared { data: Arc::clone(&data), log, buffered: Mutex::default(), end_signal: Condvar::new() };
         let notes = Notes(Arc::new(shared));
         let refused = Refused::new(Why::Unauthenticated, "A token is required.");

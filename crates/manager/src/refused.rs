@@ -31,17 +31,17 @@ impl Refused {
         Refused { why, message: message.into(), stored_through: None, retry_after_s }
     }
 
-    /// Not found.
+    /// The refusal of an unknown path or name.
     pub fn not_found() -> Refused {
         Refused::new(Why::NotFound, "Not found. /api/1/openapi.json lists all paths.")
     }
 
-    /// Method not allowed.
+    /// The refusal of a method that the path does not support.
     pub fn method() -> Refused {
         Refused::new(Why::MethodNotAllowed, "The method is not allowed here. /api/1/openapi.json lists the methods.")
     }
 
-    /// Role not allowed.
+    /// The refusal of a token whose role does not permit the request.
     pub fn forbidden() -> Refused {
         Refused::new(Why::Forbidden, "The role of the token does not allow this.")
     }
@@ -49,7 +49,7 @@ impl Refused {
 
 impl IntoResponse for Refused {
     fn into_response(self) -> Response {
-        let status = StatusCode::from_u16(self.why.status()).expect("these are statuses");
+        let status = StatusCode::from_u16(self.why.status()).expect("every refusal reason has a valid status");
         let body = Refusal { error: self.why, message: self.message.clone(), stored_through: self.stored_through };
         let mut response = (status, Json(body)).into_response();
         let headers = response.headers_mut();

@@ -40,7 +40,7 @@ impl UnversionedSettings {
                 return refuse("an entry of `only` must be a peer, a port or both".to_owned());
             }
             if let Err(why) = only.parse::<tap::Only>() {
-                return refuse(format!("only: {}", why.replace(only.as_str(), &tap_protocol::shown(only))));
+                return refuse(format!("only: {}", why.replace(only.as_str(), &tap_protocol::printable(only))));
             }
         }
         let is_name = |name: &String| !name.is_empty() && name.len() <= TEXT_MAX && !name.contains(char::is_control);
@@ -134,7 +134,7 @@ fn settings_of_agent(index: &Transaction<'_>, agent: &str, now_ns: u64) -> Resul
     let token = "SELECT 1 FROM tokens WHERE name = ?1 AND role = 'agent' AND revoked_at IS NULL";
     match index.query_row(token, [agent], |_| Ok(())).optional()? {
         Some(()) => entered(index, agent, now_ns),
-        None => Err(Error::Unknown { kind: "agent", name: tap_protocol::shown(agent) }),
+        None => Err(Error::Unknown { kind: "agent", name: tap_protocol::printable(agent) }),
     }
 }
 

@@ -212,8 +212,8 @@ impl Running {
         self.notes.write();
     }
 
-    /// Stops in order: no new connections are accepted, open requests get a response, all accepted rows are stored and written to
-    /// files.
+    /// Stops in order: no new connections are accepted, open requests get a response, all accepted rows are stored and
+    /// written to files.
     pub fn stop(mut self) {
         self.end(SHUTDOWN_TIMEOUT);
     }

@@ -106,13 +106,13 @@ pub fn list(data: &Data) -> Result<Vec<Listed>> {
             "SELECT name, role, made_at, revoked_at, used_at FROM tokens ORDER BY name, role, made_at DESC, rowid DESC",
         )?;
         let rows = statement.query_map([], |row| {
-            let moment = |at| Ok::<_, rusqlite::Error>(row.get::<_, Option<i64>>(at)?.map(i64::unsigned_abs));
+            let unix_ns = |at| Ok::<_, rusqlite::Error>(row.get::<_, Option<i64>>(at)?.map(i64::unsigned_abs));
             Ok(Listed {
                 name: row.get(0)?,
                 role: Role::of(&row.get::<_, String>(1)?).unwrap_or(Role::Reader),
-                made_at_ns: moment(2)?.unwrap_or(0),
-                revoked_at_ns: moment(3)?,
-                used_at_ns: moment(4)?,
+                made_at_ns: unix_ns(2)?.unwrap_or(0),
+                revoked_at_ns: unix_ns(3)?,
+                used_at_ns: unix_ns(4)?,
             })
         })?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
@@ -132,7 +132,7 @@ pub fn revoke(data: &Data, name: &str, role: Option<Role>, now_ns: u64) -> Resul
         )
     })?;
     match revoked {
-        0 => Err(Error::Unknown { kind: "active token", name: tap_protocol::shown(name) }),
+        0 => Err(Error::Unknown { kind: "active token", name: tap_protocol::printable(name) }),
         revoked => Ok(revoked),
     }
 }
@@ -161,7 +161,7 @@ pub(crate) fn note_uses(index: &Connection, uses: &[(String, Role, u64)]) -> rus
     uses.iter().try_for_each(|(name, role, at)| statement.execute(params![name, role.as_str(), signed(*at)]).map(drop))
 }
 
-/// As a signed integer of SQLite.
+/// Converts to a signed integer of SQLite.
 pub(crate) fn signed(ns: u64) -> i64 {
     i64::try_from(ns).unwrap_or(i64::MAX)
 }

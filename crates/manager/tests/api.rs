@@ -215,7 +215,7 @@ fn random_requests_get_responses_that_match_the_openapi_document() {
         let id = operation["operationId"].as_str().unwrap().to_owned();
         // Random names of files and rules seldom exist.
         let is_lucky = ["day", "day_file", "put_alert", "remove_alert", "revoke_token"].contains(&id.as_str());
-        assert!(is_lucky || seen.contains(&(id.clone(), true)), "{id} was never done");
+        assert!(is_lucky || seen.contains(&(id.clone(), true)), "{id} never succeeded");
         assert!(seen.contains(&(id.clone(), false)), "{id} was never refused");
     }
 }
@@ -376,8 +376,11 @@ fn settings_changes_reach_one_agent_or_a_group() {
         (&one["settings"]["version"], &one["settings"]["share"], &one["group"]),
         (&json!(2), &json!(0.5), &json!("kyoto"))
     );
-    let again = put("/api/1/agents/kyoto-000/settings", json!({ "share": 0.5 })).json();
-    assert_eq!(again["settings"], one["settings"], "what is absent stays, and what is the same is no change");
+    let repeated = put("/api/1/agents/kyoto-000/settings", json!({ "share": 0.5 })).json();
+    assert_eq!(
+        repeated["settings"], one["settings"],
+        "absent fields are unchanged, and equal values do not raise the version"
+    );
     let all = put("/api/1/groups/osaka/settings", json!({ "programs": ["curl"] })).json();
     let names: Vec<&str> =
         all["agents"].as_array().unwrap().iter().map(|agent| agent["name"].as_str().unwrap()).collect();
@@ -393,17 +396,17 @@ fn settings_changes_reach_one_agent_or_a_group() {
 #[test]
 fn a_token_is_shown_once_and_rejected_after_revocation() {
     let manager = Manager::with_a_day(1);
-    let ask = |method: Method, url: &str, body: Option<Value>| {
+    let status_of = |method: Method, url: &str, body: Option<Value>| {
         manager.request(Identity::Page, method, url, body.as_ref(), &[("content-type", "application/json")])
     };
-    let made = ask(Method::POST, "/api/1/tokens", Some(json!({ "name": "new-one", "role": "reader" })));
+    let made = status_of(Method::POST, "/api/1/tokens", Some(json!({ "name": "new-one", "role": "reader" })));
     assert_eq!(made.status, StatusCode::CREATED);
     let token = made.json()["token"].as_str().unwrap().to_owned();
     assert!(token.starts_with("new-one."));
-    let listed = ask(Method::GET, "/api/1/tokens", None).text();
+    let listed = status_of(Method::GET, "/api/1/tokens", None).text();
     assert!(listed.contains("new-one") && !listed.contains(&token[8..]));
-    assert_eq!(ask(Method::DELETE, "/api/1/tokens/new-one", None).status, StatusCode::NO_CONTENT);
-    assert_eq!(ask(Method::DELETE, "/api/1/tokens/new-one", None).status, StatusCode::NOT_FOUND);
+    assert_eq!(status_of(Method::DELETE, "/api/1/tokens/new-one", None).status, StatusCode::NO_CONTENT);
+    assert_eq!(status_of(Method::DELETE, "/api/1/tokens/new-one", None).status, StatusCode::NOT_FOUND);
 }
 
 #[test]
@@ -413,13 +416,13 @@ fn agents_are_listed_as_connected_away_or_never() {
     let agents = manager.request(Identity::Page, Method::GET, "/api/1/agents", None, &[]).json();
     let of =
         |name: &str| agents["agents"].as_array().unwrap().iter().find(|agent| agent["name"] == name).unwrap().clone();
-    let (fine, away, never) =
+    let (fine, disconnected, unconnected) =
         (of("kyoto-000"), of(manager.name_of(support::scripted::DISCONNECTED_AGENT)), of("never-came"));
     assert_eq!(
-        (&fine["state"], &away["state"], &never["state"]),
+        (&fine["state"], &disconnected["state"], &unconnected["state"]),
         (&json!("connected"), &json!("away"), &json!("never"))
     );
-    assert_eq!((&never["last_seen_unix_ns"], &never["has_token"]), (&Value::Null, &json!(true)));
+    assert_eq!((&unconnected["last_seen_unix_ns"], &unconnected["has_token"]), (&Value::Null, &json!(true)));
     let wrong = of(manager.name_of(support::scripted::WRONG_CLOCK_AT))["clock_offset_ns"].as_i64().unwrap();
     assert_eq!(wrong, 420 * SECOND_NS as i64);
     assert_eq!(of(manager.name_of(support::scripted::LOSES_AT))["losses"]["records"], 1234);
@@ -487,25 +490,25 @@ fn concurrent_file_readers_are_limited() {
     let manager = Manager::with_a_day(20);
     let url = "/api/1/exchanges/export?since=3d";
     // Viewers that do not read: each takes a place.
-    let held: Vec<_> = (0..4).map(|_| manager.stream(url)).collect();
-    assert!(held.iter().all(|(status, _)| *status == StatusCode::OK));
-    let ask = |url: &str| manager.request(Identity::Page, Method::GET, url, None, &[]).status;
-    assert_eq!(ask(url), StatusCode::TOO_MANY_REQUESTS);
-    assert_eq!(ask("/api/1/agents"), StatusCode::OK, "what takes no time is not held up");
-    drop(held);
+    let streams: Vec<_> = (0..4).map(|_| manager.stream(url)).collect();
+    assert!(streams.iter().all(|(status, _)| *status == StatusCode::OK));
+    let status_of = |url: &str| manager.request(Identity::Page, Method::GET, url, None, &[]).status;
+    assert_eq!(status_of(url), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(status_of("/api/1/agents"), StatusCode::OK, "short requests are not blocked by long ones");
+    drop(streams);
     // Their threads detect closed connections after an unknown time.
-    while ask("/api/1/exchanges?since=3d") == StatusCode::TOO_MANY_REQUESTS {
+    while status_of("/api/1/exchanges?since=3d") == StatusCode::TOO_MANY_REQUESTS {
         std::thread::yield_now();
     }
     // A time that no event needs.
     let data = manager::Data::open_shared(manager.folder(), false).unwrap();
     let sql = "INSERT INTO parts (day, file, rows, bytes, first_at, last_at, made_at) VALUES ('2001-01-01', 'x', 20000001, 1, ?1, ?1, 1)";
     data.change(|index| index.execute(sql, [978_350_400_000_000_000_i64])).unwrap();
-    assert_eq!(ask("/api/1/exchanges/export?since=2001-01-01&until=2001-01-02"), StatusCode::PAYLOAD_TOO_LARGE);
+    assert_eq!(status_of("/api/1/exchanges/export?since=2001-01-01&until=2001-01-02"), StatusCode::PAYLOAD_TOO_LARGE);
     // A listed file is missing: the transfer ends early.
     let sql = "UPDATE parts SET rows = 7 WHERE file = 'x'";
     data.change(|index| index.execute(sql, [])).unwrap();
     let (status, mut broken) = manager.stream("/api/1/exchanges/export?since=2001-01-01&until=2001-01-02");
     assert_eq!(status, StatusCode::OK);
-    assert!(broken.fails(), "it must not look whole");
+    assert!(broken.fails(), "an export with a missing file must look incomplete");
 }

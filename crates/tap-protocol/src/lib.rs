@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   programs ─rings─▶ agent: journal ─▶ rows ─▶ spool ══ HTTPS, batches in order ══▶ manager: ingest ─▶ index.sqlite
-//!   (LD_PRELOAD)             (tap::standing)    (bounded)                               │  ─▶ days/DATE/part.parquet
+//!   (LD_PRELOAD)             (tap::daemon_state) (bounded)                               │  ─▶ days/DATE/part.parquet
 //!                                                                                       └─▶ quality, alerts, OTLP, page
 //! ```
 //!
@@ -58,7 +58,7 @@ pub fn is_name(text: &str) -> bool {
 }
 
 /// Makes text of another program printable: no control characters, at most 80 characters.
-pub fn shown(text: &str) -> String {
+pub fn printable(text: &str) -> String {
     text.chars().take(80).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 

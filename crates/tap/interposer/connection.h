@@ -416,7 +416,7 @@ static void read_counters(struct connection *c, int fd, struct record *record) {
         record->flags |= FLAG_SANDBOXED;
         return;
     }
-    /* Nothing was transferred, and the sequence numbers have changed for the next attempt. */
+    /* After a failed attempt no bytes were transferred, and the sequence numbers have changed for the next attempt. */
     if (flags & FAILED) return;
     struct tcp_info info;
     memset(&info, 0, sizeof info);

@@ -130,7 +130,7 @@ static bool claim(struct thread *thread) {
         thread->mask = (large ? large_records : small_records) - 1;
         thread->head = thread->stop = LOAD(&slot->head);
         thread->slot = slot;
-        /* Its destructor releases the slot. If the key cannot be created, the collector detects the end of the
+        /* The key's destructor releases the slot. If the key cannot be created, the collector detects the end of the
          * thread. */
         if (thread_key_exists) {
             int saved = errno;
@@ -139,7 +139,7 @@ static bool claim(struct thread *thread) {
         }
         return true;
     }
-    /* The search is long when all slots are taken: not repeated at every record. */
+    /* The search is long when all slots are in use, so it is not repeated at every record. */
     thread->retry_at = now + piece_ticks / 8;
     return false;
 }
@@ -198,7 +198,7 @@ static inline void publish(struct thread *thread) {
     __asm__ volatile("prefetchw %0" : : "m"(thread->records[head & thread->mask]));
 }
 
-/* A record is written in place between these two calls. NULL: nothing to write or to publish. */
+/* Opens a record, which is written in place and then published by close_record. NULL: the record is dropped. */
 static inline struct record *open_record(void) {
     if (UNLIKELY(!active)) return NULL;
     struct thread *thread = &self;

@@ -2,8 +2,8 @@
 //!
 //! A recorded process reports itself ([`What::Loaded`](crate::event::What::Loaded)). The loader silently skips a
 //! library that it cannot use, and a program without a loader never looks for one; this module determines both
-//! from the outside. Activity of a recorded process that bypasses the hooks shows in the TCP counters of each connection
-//! ([`TcpCounts`](crate::event::TcpCounts)).
+//! from the outside. Activity of a recorded process that bypasses the hooks shows in the TCP counters of each
+//! connection ([`TcpCounts`](crate::event::TcpCounts)).
 
 mod elf;
 mod ring_processes;
@@ -138,7 +138,7 @@ pub fn reason(process: &Process) -> Option<Unseen> {
     reason_for_ring(process, &|line| contains(line, PREFIX.as_bytes()) && contains(line, b"/ring"))
 }
 
-/// The same for any ring: `is_ring` recognizes the ring in a line of /proc/PID/maps.
+/// Like [`reason`], for any ring: `is_ring` recognizes the ring in a line of /proc/PID/maps.
 fn reason_for_ring(process: &Process, is_ring: &dyn Fn(&[u8]) -> bool) -> Option<Unseen> {
     let proc = PathBuf::from(format!("/proc/{}", process.pid));
     let maps = fs::read(proc.join("maps")).ok()?;
@@ -175,7 +175,7 @@ pub fn partial(process: &Process) -> Option<Partial> {
     elf_of(Path::new(&format!("/proc/{}/exe", process.pid))).filter(elf::Elf::is_go_program).map(|_| Partial::Go)
 }
 
-/// The same for a program that may have ended, as far as its file shows.
+/// Like [`partial`], for a program that may have ended, as far as its file shows.
 pub fn partial_by_file(path: &Path) -> Option<Partial> {
     let elf = elf_of(&on_path(path)?)?;
     if elf.has_uring() {

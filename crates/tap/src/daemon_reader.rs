@@ -94,7 +94,7 @@ impl DaemonReader {
         let mut is_ended = |origin: Origin| self.images_to_free.contains(&origin.image);
         let out_of_sight = &self.out_of_sight;
         let positions = self.rings.collect_and_free(&mut is_ended, &mut |event| {
-            // These events are not used, and a program that waits in poll writes them ten times a second. One counts
+            // `Polled` events are not used, and a program that waits in poll writes ten of them a second. One counts
             // as a sign of life if there is no other.
             if !matches!(event.what, What::Polled { .. }) || out_of_sight.contains(&event.origin.owner()) {
                 events.push(event);
@@ -270,7 +270,8 @@ impl DaemonReader {
         if let Some((process, why)) = self.ring_processes.unseen(owner) {
             return UnreportedProgram { owner, program: process.program, why: why.map(|why| why.to_string()) };
         }
-        // The process has ended: its program file gives the reason. A relative path depends on that program's working directory.
+        // The process has ended: its program file gives the reason. A relative path depends on that program's working
+        // directory.
         let is_relative = path.contains('/') && !path.starts_with('/');
         let why = if is_relative { None } else { coverage::why_not(Path::new(&path)) };
         let why = why.map(|why| if preloaded { why } else { Unseen::NotPreloaded }.to_string());

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! **Deterministic.** [`DaemonState`] uses no clock, no descriptor and no randomness: its state depends on the entries
-//! only, in their order. The same entries give the same rows for each entry (in any order within one entry). A caller that
-//! stores each entry before applying it can be killed at any time: a snapshot of the state (serde) and the later
+//! only, in their order. The same entries give the same rows for each entry (in any order within one entry). A caller
+//! that stores each entry before applying it can be killed at any time: a snapshot of the state (serde) and the later
 //! entries give the same rows again. Calls of [`DaemonState::take_programs`] and [`DaemonState::take_lost`] must be
 //! repeated at the same places of a replay.
 //!

@@ -145,8 +145,8 @@ pub enum What {
     Connected(Attempt),
     /// Connect has failed, with [`Attempt::error`]. The connection may still be closed later.
     ConnectFailed(Attempt),
-    /// The preceding [`What::Opened`] was not an attempt: the kernel rejected the call, for an address of the wrong length
-    /// or a listening socket. No more events of this number follow.
+    /// The preceding [`What::Opened`] was not an attempt: the kernel rejected the call, for an address of the wrong
+    /// length or a listening socket. No more events of this number follow.
     Withdrawn {
         /// The connection.
         connection: u64,
@@ -171,7 +171,7 @@ pub enum What {
     /// The last descriptor of the connection in this process was closed. Other processes may still have it: the last
     /// of several `Closed` events of one number has the complete [`TcpCounts`].
     Closed(Closed),
-    /// The same as `Closed`, from a process that is about to end or to exec with the connection open. It is an end
+    /// Like `Closed`, from a process that is about to end or to exec with the connection open. The connection ends
     /// only if the image ends (exec may fail, destructors may still send).
     Leaving(Closed),
     /// Time that this thread spent inside poll, select and epoll_wait on any descriptors since its last such event.
@@ -197,8 +197,8 @@ pub enum What {
         /// [`Rings::unfollowed`](crate::rings::Rings::unfollowed).
         unfollowed: u32,
     },
-    /// This thread's ring was full: records dropped since its last such event. All sums lack their contents. An
-    /// origin with image 0 stands for threads without a ring.
+    /// This thread's ring was full: the records dropped since the last event of this kind. All sums lack their
+    /// contents. An origin with image 0 stands for threads without a ring.
     Lost {
         /// Number of dropped records.
         records: u64,
@@ -208,12 +208,12 @@ pub enum What {
 /// How a connection became known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Role {
-    /// By connect: this program is the client.
+    /// Opened by connect: this program is the client.
     Connected,
-    /// By accept: this program is the server.
+    /// Opened by accept: this program is the server.
     Accepted,
-    /// The connection was already open: inherited over exec, passed over a Unix socket, or made by a call without a hook. Earlier
-    /// bytes are not in this process's runs.
+    /// The connection was already open: inherited over exec, passed over a Unix socket, or made by a call without a
+    /// hook. Earlier bytes are not in this process's runs.
     Found,
 }
 

@@ -159,7 +159,7 @@ impl Exchanges {
     fn end_image(&mut self, image: u32, at: Timestamp, is_replaced: bool) {
         let Some(image_state) = self.images.remove(&image) else { return };
         let mut held: Vec<u64> = image_state.held.iter().copied().collect();
-        // In the order of their numbers, so that the same events give the same rows.
+        // Connections end in the order of their numbers, so that the same events give the same rows.
         held.sort_by_key(|key| self.connections.get(key).map(|open| open.number));
         for key in held {
             let Some(open) = self.connections.get_mut(&key) else { continue };
@@ -424,7 +424,7 @@ impl Exchanges {
         self.inherited.iter().rev().find(|(other, _)| *other == key).map(|(_, side)| *side)
     }
 
-    /// An image that uses a connection holds it, even if the fork was not reported.
+    /// Adds an image that uses a connection to its holders, even if the fork was not reported.
     fn hold(&mut self, origin: Origin, key: u64) {
         let Some(open) = self.connections.get_mut(&key) else { return };
         if open.hold(origin.image) {

@@ -193,7 +193,10 @@ mod tests {
         assert!(Filter::default().matches_row(&row, 0));
         let filter = Filter { ports: vec![443, 80], programs: vec!["nginx".into()], ..Filter::default() };
         assert!(filter.matches_row(&row, 0));
-        assert!(!Filter { ports: vec![50_000], ..filter.clone() }.matches_row(&row, 0), "the service's port is meant");
+        assert!(
+            !Filter { ports: vec![50_000], ..filter.clone() }.matches_row(&row, 0),
+            "a port filter matches the port of the service only"
+        );
         assert!(!Filter { programs: vec!["ngin".into()], ..filter.clone() }.matches_row(&row, 0));
         let timed = Filter { since_ns: Some(10), until_ns: Some(20), ..filter };
         assert!(

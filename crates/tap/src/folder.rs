@@ -1,10 +1,11 @@
 //! The folder with the library for programs: private to the run, and removed with it.
 //!
-//! The folder is on a tmpfs if possible, since programs write to the ring in it at any time. Every user may load the library,
-//! since a recorded program may change its user and then start another; only this user may open the ring, and each
-//! other user has a separate one ([`crate::rings::Policy`]). The folder's path belongs to root or this user ([`trust`]).
+//! The folder is on a tmpfs if possible, since programs write to the ring in it at any time. Every user may load the
+//! library, since a recorded program may change its user and then start another; only this user may open the ring, and
+//! each other user has a separate one ([`crate::rings::Policy`]). The folder's path belongs to root or this user
+//! ([`trust`]).
 //!
-//! The owner holds a lock on the folder. A folder without a held lock was left by a SIGKILL, or for programs that
+//! The owner holds a lock on the folder. A folder whose lock is free remains from a SIGKILL, or serves programs that
 //! still run: the loader looks for the library for each program that they start, and prints an error if it is
 //! missing. The next [`Folder::create`] removes it if no process has it mapped.
 //!
@@ -34,7 +35,7 @@ use trust::Leaf;
 /// The compiled library.
 const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libyamabiko_tap.so"));
 
-/// Its file name. The interposer looks for it in LD_PRELOAD.
+/// File name of the library. The interposer searches for this name in LD_PRELOAD.
 pub const LIBRARY_NAME: &str = "libyamabiko_tap.so";
 
 /// The ring's file name.
@@ -55,7 +56,7 @@ pub struct Folder {
 
 impl Folder {
     /// Creates the folder below `parent`, or below the first usable of /dev/shm, $XDG_RUNTIME_DIR, $TMPDIR and /tmp,
-    /// and writes the library into it. Removes folders of dead processes there.
+    /// and writes the library into it. Removes folders of ended processes there.
     ///
     /// # Errors
     /// No folder is usable, or this machine has no interposer.

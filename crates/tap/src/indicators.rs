@@ -16,24 +16,25 @@ pub struct Indicators {
     window_ns: u64,
     tried: HashSet<(u32, u64)>,
     succeeded: HashSet<(u32, u64)>,
-    /// Connect times, of connections; the others are of exchanges, unless noted.
+    /// Connect times, one per connection. The other distributions have one value per exchange, unless noted. All
+    /// times are in ns.
     pub setup: Histogram,
-    /// Ts.
+    /// Time to send a request (Ts).
     pub send: Histogram,
-    /// Wait.
+    /// Time from the end of the request to the first byte of the response.
     pub wait: Histogram,
-    /// Tr.
+    /// Time to receive a response (Tr).
     pub receive: Histogram,
-    /// Ts + wait + Tr.
+    /// Response time: Ts + wait + Tr.
     pub response: Histogram,
-    /// Tc, of connections.
+    /// Connection durations (Tc), one per connection.
     pub connection: Histogram,
     blocked: Histogram,
     sent: Histogram,
     received: Histogram,
     send_rate: Histogram,
     receive_rate: Histogram,
-    /// Of connections.
+    /// Distribution per connection.
     overall_rate: Histogram,
 }
 

@@ -1,4 +1,4 @@
-//! What a program's own sockets measured: the vantage point inside the client.
+//! Records what a program's own socket calls transfer and how long they take: the vantage point inside the client.
 //!
 //! ```text
 //!   program + libc        interposer (C, LD_PRELOAD)          shared memory             this crate
@@ -12,9 +12,9 @@
 //! `build.rs` compiles the library that this crate contains. `docs/notes/tap-hooks.md` has its cost and its limits.
 //!
 //! Start with [`event`], which defines all events. [`folder`] installs the library for programs, [`rings`] reads
-//! their records, [`coverage`] explains which processes could not be recorded, and [`self_tap`] puts this program itself
-//! under a tap. [`collector`] serves one run; [`daemon_reader`] and [`daemon_state`] serve the tap daemon, across restarts and
-//! kills.
+//! their records, [`coverage`] explains which processes could not be recorded, and [`self_tap`] puts this program
+//! itself under a tap. [`collector`] serves one run; [`daemon_reader`] and [`daemon_state`] serve the tap daemon,
+//! across restarts and kills.
 
 pub mod collector;
 pub mod coverage;

@@ -40,9 +40,9 @@ struct Start {
 /// A started process that has not reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Starting {
-    /// Its number, as its parent sees it.
+    /// Process number, as the parent sees it.
     pub owner: Owner,
-    /// Its program path as given; see [`What::Executing`].
+    /// Program path as given to the call; see [`What::Executing`].
     pub path: String,
     /// Whether its environment has the library.
     pub preloaded: bool,
@@ -82,7 +82,7 @@ struct Entry {
     running: u64,
     /// [`ProgramTable::changes`] at its last change.
     last_change: u64,
-    /// Its last report; `why` has the reported reason.
+    /// The counts at the last report; `why` has the reported reason.
     reported: Change,
 }
 
@@ -169,7 +169,8 @@ impl ProgramTable {
         }
     }
 
-    /// One of [`overdue`](Self::overdue) will not report, because of `why`; `None` if nothing was started after all.
+    /// Notes that one of [`overdue`](Self::overdue) will not report, because of `why`; `None` if no program was
+    /// started.
     pub fn add_unreported(&mut self, owner: Owner, name: &str, why: Option<&str>) {
         let was_starting = self.starting.remove(&owner).is_some();
         if let (true, Some(why)) = (was_starting, why)
@@ -239,10 +240,10 @@ impl ProgramTable {
     }
 
     /// Ends the run: started processes without a report count as unseen. `why` returns the reason by path, `None` if
-    /// nothing was started after all, as after a failed exec.
+    /// no program was started, as after a failed exec.
     pub fn end(&mut self, mut why: impl FnMut(&str) -> Option<String>) {
         for (owner, Start { path, preloaded, .. }) in std::mem::take(&mut self.starting) {
-            // Also if the environment is the reason: a failed exec started nothing.
+            // A failed exec started no program, even if the environment lacked the library.
             let why = why(&path).map(|why| if preloaded { why } else { Unseen::NotPreloaded.to_string() });
             if let Some(why) = why {
                 let name = path.rsplit('/').next().unwrap_or(&path).to_owned();

@@ -15,8 +15,8 @@
 //!
 //! The writing process may crash at any point, or write anything: a record is 64 bytes read through atomics, and
 //! numbers are validated. A ring with invalid counters is emptied and counted as lost; so is a record that is invalid
-//! or dated later than it was read. Overwritten constants of a header are restored. A user who truncates the own file
-//! ends the own tap ([`Rings::is_truncated`]), and not this process.
+//! or dated later than it was read. Overwritten constants of a header are restored. A user who truncates that user's
+//! file ends that user's tap ([`Rings::is_truncated`]), and not this process.
 //!
 //! `reading.rs` reads: [`Rings::drain`] in one step, [`Rings::collect`] and [`Rings::commit`] in two steps, for a
 //! reader with a journal. `adopt.rs` adopts a ring that outlived its reader.
@@ -86,8 +86,8 @@ impl Capacity {
     /// 64 KB: what a thread writes in some milliseconds at most, and one of a thousand threads in a second.
     pub const SMALL_RECORDS: u32 = 1024;
 
-    /// Capacity of rings that fill while their agent does not run: 512 KB for each of 128 threads, some 2,000 exchanges, and 64 KB
-    /// for 1,024 more. 20 MB immediately, 128 MB at most.
+    /// Capacity of rings that fill while their agent does not run: 512 KB for each of 128 threads, some 2,000
+    /// exchanges, and 64 KB for 1,024 more. 20 MB immediately, 128 MB at most.
     pub const fn daemon() -> Self {
         Capacity { records: 8192, slots: 128, small_slots: 1024, ready: 4 }
     }
@@ -248,8 +248,8 @@ impl Rings {
         Ok(u32::from_le_bytes(images))
     }
 
-    /// Whether a user has truncated that user's file. From then on the file is not read, and the amount of missing records is
-    /// unknown. Files of other users are still read.
+    /// Whether a user has truncated that user's file. From then on the file is not read, and the amount of missing
+    /// records is unknown. Files of other users are still read.
     pub fn is_truncated(&self) -> bool {
         self.cut
     }
@@ -285,8 +285,8 @@ impl Rings {
         }
     }
 
-    /// Serves rings to programs of other users from now on, as `policy` allows. This needs root, which alone can give files
-    /// away.
+    /// Serves rings to programs of other users from now on, as `policy` allows. This needs root, which alone can give
+    /// files away.
     ///
     /// # Errors
     /// The socket or the thread cannot be created.
@@ -336,17 +336,17 @@ impl Rings {
     }
 
     fn word(&self, number: u32, at: usize) -> &AtomicU64 {
-        let (area, slot) = self.area(number).expect("a slot of a file that is read");
+        let (area, slot) = self.area(number).expect("the slot belongs to a mapped file");
         area.memory.word(slot_at(slot) + at)
     }
 
     fn reader(&self, number: u32) -> &Reader {
-        let (area, slot) = self.area(number).expect("a slot of a file that is read");
+        let (area, slot) = self.area(number).expect("the slot belongs to a mapped file");
         &area.readers[slot as usize]
     }
 
     fn reader_mut(&mut self, number: u32) -> &mut Reader {
-        let (area, slot) = self.area_mut(number).expect("a slot of a file that is read");
+        let (area, slot) = self.area_mut(number).expect("the slot belongs to a mapped file");
         &mut area.readers[slot as usize]
     }
 
@@ -383,7 +383,7 @@ impl Rings {
 
     /// The owner of a slot, if valid: images of another user's ring are rejected.
     fn origin(&self, number: u32) -> Origin {
-        let (area, slot) = self.area(number).expect("a slot of a file that is read");
+        let (area, slot) = self.area(number).expect("the slot belongs to a mapped file");
         let base = slot_at(slot);
         // The image is read first: once it is set, the other fields are set.
         let image = area.memory.half(base + slot::IMAGE).load(Ordering::Acquire);
@@ -407,7 +407,7 @@ impl Rings {
 
     /// Clears the image before the slot becomes free: a new owner claims the slot before it writes its image.
     fn forget_owner(&self, number: u32) {
-        let (area, slot) = self.area(number).expect("a slot of a file that is read");
+        let (area, slot) = self.area(number).expect("the slot belongs to a mapped file");
         area.memory.half(slot_at(slot) + slot::IMAGE).store(0, Ordering::Relaxed);
     }
 
@@ -467,8 +467,8 @@ fn system_call_filters(of_all: bool) -> u32 {
         number("Seccomp_filters:").or_else(|| number("Seccomp:").map(|mode: u32| mode.min(1)))
     };
     let of = |path| std::fs::read_to_string(path).ok().and_then(|status| filters(&status));
-    let own = of("/proc/self/status").unwrap_or(0);
-    if of_all { of("/proc/1/status").map_or(own, |first| first.min(own)) } else { own }
+    let own_filters = of("/proc/self/status").unwrap_or(0);
+    if of_all { of("/proc/1/status").map_or(own_filters, |first| first.min(own_filters)) } else { own_filters }
 }
 
 /// A page of a file, mapped like a ring.

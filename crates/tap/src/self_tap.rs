@@ -1,4 +1,4 @@
-//! Runs this program under its own tap: it restarts in place with the library loaded.
+//! Runs this program under its own tap: the program restarts in place with the library loaded.
 //!
 //! ```text
 //!   image 1: Folder, Rings ── exec: same file, arguments, number ──> image 2: the loader, Loaded ──> enter() ──> Own
@@ -42,7 +42,7 @@ impl SelfTap {
     }
 }
 
-/// In the first image this restarts the program and does not return. In the second it returns immediately.
+/// In the first image, restarts the program and does not return. In the second image, returns immediately.
 ///
 /// # Errors
 /// No folder can hold the library; or the library was not loaded, since the program has capabilities or is

@@ -214,7 +214,7 @@ impl Values {
 }
 
 const MINUTE_NS: u64 = 60_000_000_000;
-/// As many as take the memory of a histogram.
+/// Number of exact values that take as much memory as a histogram.
 const EXACT_VALUES_MAX: usize = 32_768;
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Checks of every request, and header fields of every response.
 //!
-//! The order is: host name, secret, method, length of the body. Each refusal is a line of text that says what to do;
+//! The order is: host name, secret, method, length of the body. Each refusal is a line of text with the fix;
 //! no refusal repeats text of the request.
 
 use std::net::{IpAddr, Ipv4Addr};

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! A frame is serialised once for all viewers, and a snapshot once when a viewer needs it. Every frame has an id: a
-//! reconnecting browser sends the last id it had and gets the missed frames. Ids begin with a random name of the hub, so
-//! that a viewer of an earlier process gets a snapshot.
+//! reconnecting browser sends the last id it had and gets the missed frames. Ids begin with a random name of the hub,
+//! so that a viewer of an earlier process gets a snapshot.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -39,7 +39,7 @@ impl Viewers {
     }
 }
 
-/// One state that viewers follow. Clones are handles of the same hub.
+/// The publisher of one state to its viewers. Clones are handles of the same hub.
 #[derive(Clone)]
 pub struct Hub {
     name: Arc<str>,
@@ -72,8 +72,8 @@ impl Hub {
         Ok(Hub { name, viewers: viewers.clone(), state: Arc::default() })
     }
 
-    /// Publishes a new state: `serialize` serialises it, `step` leads to it from the previous state. Without a step every
-    /// viewer gets a snapshot. `step` is text without line breaks.
+    /// Publishes a new state: `serialize` serialises it, `step` leads to it from the previous state. Without a step
+    /// every viewer gets a snapshot. `step` is text without line breaks.
     pub fn publish(&self, step: Option<&str>, serialize: Serialize) {
         let mut state = self.lock();
         state.newest += 1;

@@ -6,13 +6,13 @@
 //!                         host? secret? method? body?            └─ Hub ──one frame for all──▶ event streams
 //! ```
 //!
-//! [`Server::bind`] binds the address, [`Server::start`] serves a router on one thread with its own runtime. [`Bounds`] limits
-//! everything that a client can make grow: connections, heads, bodies, event streams and their lag. A client that does
-//! not read is disconnected.
+//! [`Server::bind`] binds the address, [`Server::start`] serves a router on one thread with its own runtime. [`Bounds`]
+//! limits everything that a client can make grow: connections, heads, bodies, event streams and their lag. A client
+//! that does not read is disconnected.
 //!
 //! Every web site that a viewer visits can reach a page on loopback, if the page accepts any host name: a foreign name
-//! can be made to point here (DNS rebinding). So a request's `Host` must be a name that no web site can own ([`Hosts`]).
-//! Beyond loopback a request also needs a secret ([`Key`]).
+//! can be made to point here (DNS rebinding). So a request's `Host` must be a name that no web site can own
+//! ([`Hosts`]). Beyond loopback a request also needs a secret ([`Key`]).
 //!
 //! Read `guard` for the order of these checks, [`hub`] for the event streams. [`post`] is the HTTP client for exports.
 
@@ -84,8 +84,9 @@ pub struct Settings {
     /// Whether `Host` may be any name. Only for a server that browsers do not use and whose requests carry a secret in
     /// a header field, which no web site can make a browser send.
     pub any_host: bool,
-    /// Limits of unauthenticated connections, which then have a pool of their own: see [`ConnectionHandle::authenticate`]. `None`: one
-    /// pool for all connections; connections beyond its limit are closed immediately.
+    /// Limits of unauthenticated connections, which then have a pool of their own: see
+    /// [`ConnectionHandle::authenticate`]. `None`: one pool for all connections; connections beyond its limit are
+    /// closed immediately.
     pub unauthenticated: Option<UnauthenticatedLimits>,
     /// Receives every request that the server itself refuses.
     pub refusals: Option<Refusals>,
@@ -192,8 +193,8 @@ impl Server {
         format!("{scheme}://{}/{secret}", SocketAddr::new(ip, self.address.port()))
     }
 
-    /// Serves `router` on a new thread until the returned handle is dropped. `on_start` runs first on that thread, to set
-    /// its name and priority.
+    /// Serves `router` on a new thread until the returned handle is dropped. `on_start` runs first on that thread, to
+    /// set its name and priority.
     ///
     /// # Errors
     /// No thread or descriptor is available.
@@ -245,7 +246,7 @@ impl RunningServer {
     }
 
     fn end(&mut self, timeout: Duration) {
-        // The receiver may be gone: then the server has stopped already.
+        // The send fails if the server has stopped already.
         let _ = self.close_sender.send(Some(timeout));
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();

@@ -59,8 +59,8 @@ impl PipeWriter {
             return Ok(());
         }
         let piece = std::mem::replace(&mut self.piece, Vec::with_capacity(PIECE_BYTES));
-        let gone = |_| io::Error::new(io::ErrorKind::BrokenPipe, "the reader closed the stream");
-        self.sender.blocking_send(piece.into()).map_err(gone)
+        let reader_closed = |_| io::Error::new(io::ErrorKind::BrokenPipe, "the reader closed the stream");
+        self.sender.blocking_send(piece.into()).map_err(reader_closed)
     }
 }
 
@@ -69,9 +69,9 @@ impl Write for PipeWriter {
         if self.piece.len() >= PIECE_BYTES {
             self.send()?;
         }
-        let taken = bytes.len().min(PIECE_BYTES - self.piece.len());
-        self.piece.extend_from_slice(&bytes[..taken]);
-        Ok(taken)
+        let accepted = bytes.len().min(PIECE_BYTES - self.piece.len());
+        self.piece.extend_from_slice(&bytes[..accepted]);
+        Ok(accepted)
     }
 
     /// Does nothing: pieces are sent when they are full.

@@ -1,8 +1,8 @@
 //! HTTP client for pushing messages to one receiver over a persistent connection.
 //!
 //! The client follows no redirects and uses no proxy, so that headers reach only the named host. The receiver's
-//! response is limited in length and printed as one line of printable characters ([`Reply::first_line`]). The client never
-//! retries: whether a retry is correct depends on the protocol.
+//! response is limited in length and printed as one line of printable characters ([`Reply::first_line`]). The client
+//! never retries: whether a retry is correct depends on the protocol.
 
 use std::path::PathBuf;
 use std::sync::Arc;

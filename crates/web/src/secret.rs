@@ -14,10 +14,10 @@ pub enum Key {
     /// No secret is needed.
     #[default]
     None,
-    /// First segment of the URL's path, so that a browser can open a link. The router sees the path without it. Pages
-    /// send no `Referer`, so the secret does not leak.
+    /// The secret is the first segment of the URL's path, so that a browser can open a link. The router sees the path
+    /// without it. Pages send no `Referer`, so the secret does not leak.
     InUrl(Secret),
-    /// In the field `Authorization: Bearer`, for programs.
+    /// The secret is in the field `Authorization: Bearer`, for programs.
     Bearer(Secret),
 }
 

@@ -135,7 +135,8 @@ impl Core {
         let (through, partial) = self.sealed;
         let already_sealed = if number == through + 1 { partial } else { 0 };
         if already_sealed > 0 || self.rows.len() + selected.len() > ROWS_MAX {
-            // The order of an entry's rows is not defined, so they are sorted: the position tells which are already sealed.
+            // The order of an entry's rows is not defined, so they are sorted: the position tells which are already
+            // sealed.
             selected.sort_by_cached_key(|row| serde_json::to_string(row).unwrap_or_default());
         }
         let mut position = 0;

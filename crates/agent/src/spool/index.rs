@@ -10,7 +10,7 @@ use tap_protocol::Batch;
 /// Waiting batches, and index data of the newest file.
 #[derive(Debug, Default)]
 pub(super) struct Index {
-    /// By number, without a gap.
+    /// Waiting batches by number, without a gap.
     items: VecDeque<Item>,
     last: Meta,
     /// The newest file, if the manager has stored it and no newer batch was sealed.
@@ -57,7 +57,7 @@ impl Item {
 }
 
 impl Index {
-    /// Reads the folder. A gap, which no kill leaves, is filled with the counts of the missing batches.
+    /// Reads the folder. A gap, which a kill cannot cause, is filled with the counts of the missing batches.
     pub fn read(disk: &Disk, notes: &mut dyn FnMut(String)) -> io::Result<Index> {
         let mut index = Index::default();
         for name in disk.names("", file::SUFFIX)? {

@@ -158,7 +158,7 @@ fn a_stream_resumes_or_a_new_one_starts() {
         spool.stored(waiting.number).unwrap();
     }
     assert_eq!(sent, [(1, 0, 5), (2, 0, 6), (3, 7, 0)]);
-    // No batch waits, and the manager lost some.
+    // No batch waits, and the manager has lost stored batches.
     assert_eq!(spool.resume_after(2).unwrap(), StreamFit::ManagerBehind);
     seal(&spool, 8, 8);
     assert_eq!(next(&spool).unwrap().1.sequence, 1);

@@ -60,7 +60,7 @@ impl World {
         }
     }
 
-    /// The same events in another initial state.
+    /// A new initial state with the same events.
     pub fn fresh_copy(&self) -> World {
         World::new(self.entries.to_vec())
     }

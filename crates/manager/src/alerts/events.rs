@@ -26,7 +26,7 @@ pub struct Event {
     pub subject: String,
     /// The metric of the rule.
     pub metric: Metric,
-    /// Its value: ns, a share, a number or seconds, depending on the metric.
+    /// Value of the metric: ns, a share, a number or seconds, depending on the metric.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub value: Option<f64>,
     /// The value in words.

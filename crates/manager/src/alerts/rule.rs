@@ -12,7 +12,7 @@ use tap_protocol::is_name;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rule {
-    /// Its name: as those of agents, 1 to 63 of `a-z`, `0-9`, `-`, `.`, `_`.
+    /// Name of the rule, as of agents: 1 to 63 of `a-z`, `0-9`, `-`, `.`, `_`.
     pub name: String,
     /// The metric.
     pub metric: Metric,
@@ -103,7 +103,7 @@ impl Metric {
         }
     }
 
-    /// Its name in a rule.
+    /// Name of the metric in a rule.
     pub const fn name(self) -> &'static str {
         match self {
             Metric::ResponseP50 => "response_p50",

@@ -45,9 +45,9 @@ pub struct Alert {
 /// What a rule evaluates separately: an agent, program, peer or group.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Subject {
-    /// Its name; empty if the rule covers everything together, or if it is unknown.
+    /// Name of the subject; empty if the rule covers everything together, or if the name is unknown.
     pub subject: String,
-    /// Its state.
+    /// State of the subject.
     #[serde(flatten)]
     pub instance: Instance,
     /// The value in words.

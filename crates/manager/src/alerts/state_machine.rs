@@ -21,18 +21,18 @@ pub enum State {
     /// The value is unknown. An alert that fired before is not resolved.
     #[default]
     NoData,
-    /// Not bad.
+    /// The value is not bad.
     Ok,
-    /// Bad, and not for long enough.
+    /// The value is bad, and not for long enough.
     Pending,
-    /// Bad for long enough, and not resolved.
+    /// The value was bad for long enough, and the alert is not resolved.
     Firing,
 }
 
 /// State of a subject with its times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Instance {
-    /// Its state.
+    /// State of the subject.
     pub state: State,
     /// Since when, s since 1970.
     pub since_s: u64,
@@ -41,10 +41,10 @@ pub struct Instance {
     /// The value in that minute.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub value: Option<f64>,
-    /// Since when it fires, also while there is no data.
+    /// Since when the alert fires, also while there is no data.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub firing_since_s: Option<u64>,
-    /// Since when it is good although it fires.
+    /// Since when the value is good although the alert fires.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub good_since_s: Option<u64>,
 }
@@ -52,11 +52,11 @@ pub struct Instance {
 /// Transitions that others are notified of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transition {
-    /// It fires, or fires again after a time without data.
+    /// The alert fires, or fires again after a time without data.
     Fires,
-    /// It fires, and there is no data now.
+    /// The alert fires, and there is no data now.
     LostData,
-    /// It is resolved.
+    /// The alert is resolved.
     Resolves,
 }
 

@@ -148,7 +148,7 @@ fn missing_data_is_a_separate_alert_state() {
     assert!(evaluate(&index, 8).is_empty(), "the value is good, and not for long enough");
     minute(&mut index, "a", 8, 0);
     assert_eq!(evaluate(&index, 9), ["resolved a"]);
-    // There are no events and no state.
+    // The removed rule has no events and no state.
     for at in 10..13 {
         assert!(evaluate(&index, at).is_empty());
     }
@@ -265,7 +265,7 @@ fn a_rule_over_a_day_reads_hourly_figures() {
     assert_eq!(list(&index).unwrap()[0].subjects[0].instance.value, Some(5.0 / 20.0));
 }
 
-/// With the threads' own steps: each event is in the log once, and reaches a receiver that refuses, disappears and
+/// Tests the steps of both threads: each event is in the log once, and reaches a receiver that refuses, disappears and
 /// returns, under the same identifier.
 #[test]
 fn alert_events_are_retried_until_the_webhook_accepts_them() {
@@ -292,7 +292,7 @@ fn alert_events_are_retried_until_the_webhook_accepts_them() {
         has_webhook: true,
         started_ns: 0,
     };
-    // Not before the minute is settled.
+    // The minute is not evaluated before it is settled.
     judging.evaluate_once((MIDNIGHT + 89) * 1_000_000_000).unwrap();
     assert!(data.read(|index| log(index, None, 9)).unwrap().is_empty());
     judging.evaluate_once((MIDNIGHT + 90) * 1_000_000_000).unwrap();

@@ -18,21 +18,21 @@ use tap_protocol::{Gauges, Losses, Settings, SpoolUsage, Why};
 pub(super) struct Agent {
     /// Name of the agent: that of its token.
     pub(super) name: String,
-    /// Set by the operator; empty: none.
+    /// Group, set by the operator; empty: none.
     pub(super) group: String,
-    /// Whether it is connected.
+    /// Connection state.
     pub(super) state: ConnectionState,
     /// Last hello or batch, ns since 1970, on the manager's clock.
     pub(super) last_seen_unix_ns: Option<i64>,
     first_seen_unix_ns: Option<i64>,
     last_address: String,
-    /// Whether it has a valid token.
+    /// Whether the agent has a valid token.
     pub(super) has_token: bool,
     host: String,
     version: String,
     kernel: String,
     boot: String,
-    /// Its wall clock less the manager's.
+    /// The agent's wall clock less the manager's, ns.
     pub(super) clock_offset_ns: i64,
     clock_error_ns: i64,
     spool: Option<SpoolUsage>,
@@ -40,9 +40,9 @@ pub(super) struct Agent {
     losses: Losses,
     /// Rows stored so far.
     pub(super) rows: i64,
-    /// Its configured settings; absent: none were set, and it never connected.
+    /// The agent's configured settings; absent: none were set, and the agent never connected.
     pub(super) settings: Option<Settings>,
-    /// Version of the settings that it applies; 0: none.
+    /// Version of the settings that the agent applies; 0: none.
     settings_seen: i64,
 }
 
@@ -50,11 +50,11 @@ pub(super) struct Agent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum ConnectionState {
-    /// Sent a message within [`CONNECTED_NS`].
+    /// The agent sent a message within [`CONNECTED_NS`].
     Connected,
-    /// Sent no message since.
+    /// The agent sent no message within [`CONNECTED_NS`].
     Away,
-    /// It has a token and never connected.
+    /// The agent has a token and never connected.
     Never,
 }
 

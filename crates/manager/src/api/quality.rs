@@ -82,7 +82,7 @@ fn second(parameters: &mut Parameters, name: &str, now_ns: u64) -> ApiResponse<O
     Ok(parameters.time(name, now_ns)?.map(|ns| ns / SECOND_NS))
 }
 
-/// One of these words; the first if the parameter is absent.
+/// Parses a parameter with one of these names as value; the first if the parameter is absent.
 fn word<T: DeserializeOwned + Default>(parameters: &mut Parameters, name: &str, names: &str) -> ApiResponse<T> {
     let Some(text) = parameters.text(name) else { return Ok(T::default()) };
     serde_json::from_value(Value::String(text)).map_err(|_| malformed(format!("`{name}`: expected {names}.")))

@@ -116,7 +116,7 @@ async fn on_a_thread<T: Send + 'static>(
         drop(place);
         outcome
     });
-    // It fails if the work panicked; the permit is free then, too.
+    // The join fails if the work panicked; the permit is released in that case, too.
     done.await.map_err(|_| broken())?
 }
 

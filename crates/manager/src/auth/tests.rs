@@ -42,7 +42,7 @@ fn a_refusal_has_the_json_format_of_the_protocol() {
 }
 
 #[test]
-fn every_refusal_reason_has_its_status() {
+fn each_refusal_reason_maps_to_its_http_status() {
     for why in [
         Why::Unauthenticated,
         Why::Forbidden,

@@ -173,9 +173,9 @@ fn parts_to_merge(data: &Data, skipped_files: &SkippedFiles, now_ns: u64) -> Res
 /// Selects from the small files of a day, in the order of creation.
 fn chosen(parts: Vec<Part>, is_over: bool) -> Option<Vec<Part>> {
     let step = |part: &Part| STEPS.iter().position(|bound| part.rows < *bound).unwrap_or(STEPS.len());
-    for wanted in 0..=STEPS.len() {
-        if parts.iter().filter(|part| step(part) == wanted).count() >= FILES_PER_MERGE {
-            return Some(parts.into_iter().filter(|part| step(part) == wanted).take(FILES_PER_MERGE).collect());
+    for expected in 0..=STEPS.len() {
+        if parts.iter().filter(|part| step(part) == expected).count() >= FILES_PER_MERGE {
+            return Some(parts.into_iter().filter(|part| step(part) == expected).take(FILES_PER_MERGE).collect());
         }
     }
     if is_over && parts.len() > 1 {

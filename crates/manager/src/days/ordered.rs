@@ -147,7 +147,7 @@ mod tests {
                 rows.sort_unstable_by(order);
                 let path = folder.path().join(format!("{at}.parquet"));
                 let mut writer = PartWriter::begin(&path).unwrap();
-                // In groups of seven.
+                // Files have row groups of seven rows.
                 rows.chunks(7).for_each(|group| writer.append(group).unwrap());
                 writer.finish().unwrap();
                 let first = rows.first().map_or(0, |row| row.at_unix_ns);

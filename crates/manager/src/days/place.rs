@@ -12,7 +12,7 @@ use crate::ingest::unpacked;
 use crate::notes::Notes;
 use crate::quality;
 use crate::tokens::signed;
-use tap_protocol::{Batch, shown};
+use tap_protocol::{Batch, printable};
 
 /// Result of one round.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -117,13 +117,13 @@ pub fn place(data: &Data, oldest_day: u64, now_ns: u64) -> Result<Round> {
         Err(error) if error.is_of_the_rows() => {}
         outcome => return outcome,
     }
-    // One batch is the cause: the oldest is tried alone, and so on until it is found.
+    // One batch causes the error: the oldest batch is written alone, and so on until the batch is found.
     match place_some(data, 1, oldest_day, now_ns) {
         Err(error) if error.is_of_the_rows() => {
             let (waiting, more) = oldest(data, 1)?;
             let Some(batch) = waiting.first() else { return Ok(Round::default()) };
             data.change(|index| {
-                set_aside(index, batch, &shown(&error.to_string()), now_ns)?;
+                set_aside(index, batch, &printable(&error.to_string()), now_ns)?;
                 index.execute("DELETE FROM pending WHERE id = ?1", [batch.id])
             })?;
             let set_aside = vec![(batch.agent.clone(), batch.sequence)];
@@ -146,7 +146,7 @@ fn place_some(data: &Data, rows_target: u64, oldest_day: u64, now_ns: u64) -> Re
         let before = rows.len();
         if let Err(why) = batch.placed(&mut rows) {
             rows.truncate(before);
-            spoilt.push((batch, shown(&why)));
+            spoilt.push((batch, printable(&why)));
             round.set_aside.push((batch.agent.clone(), batch.sequence));
         }
     }

@@ -304,7 +304,8 @@ pub(super) fn pack(text: &[u8]) -> Result<Vec<u8>, Refused> {
     Ok(packed)
 }
 
-/// Maximum time of a row: 36 years after the zero, since no machine runs longer. With [`ZERO_MAX_NS`] the sum stays below 2^63.
+/// Maximum time of a row: 36 years after the zero, since no machine runs longer. With [`ZERO_MAX_NS`] the sum stays
+/// below 2^63.
 const TIME_MAX_NS: u64 = 1 << 60;
 /// Maximum clock zero: the year 2116.
 const ZERO_MAX_NS: u64 = 1 << 62;

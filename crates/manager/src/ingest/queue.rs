@@ -243,5 +243,5 @@ const BODY_BYTES_MAX: usize = 64 << 20;
 /// Bytes of one permit of the semaphore.
 const GRAIN: usize = 1024;
 /// Concurrent requests of one agent: a second one may come over a new connection before the manager notices that the
-/// first is dead.
+/// first is closed.
 const JOBS_PER_AGENT_MAX: usize = 4;

@@ -273,7 +273,7 @@ fn pieces(data: Data) -> Vec<Data> {
             };
             all.data_points.chunks(POINTS_MAX).map(of).collect()
         }
-        // One per agent.
+        // One resource per agent.
         other => vec![other],
     }
 }

@@ -26,7 +26,7 @@ pub struct Series {
     pub name: Name,
     /// Start time, ns since 1970.
     pub started_ns: u64,
-    /// Its sums.
+    /// Sums of the series.
     pub sums: Sums,
 }
 
@@ -34,7 +34,7 @@ pub struct Series {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sums {
     pub attempts: u64,
-    /// By cause.
+    /// Failed attempts by cause.
     pub failed: BTreeMap<String, u64>,
     pub sent_bytes: u64,
     pub received_bytes: u64,

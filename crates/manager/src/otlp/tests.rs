@@ -152,7 +152,11 @@ fn otlp_sums_continue_after_lost_messages() {
     fold_rows(&data, &[TEST_EXCHANGE, failed]);
     let (_, requests) = sent(&data, vec![OK_RESPONSE]);
     let last = points(&unpacked(&requests[0]));
-    assert_eq!(value(&last, "yamabiko.tap.attempts", ""), (6.0, start), "the same begin");
+    assert_eq!(
+        value(&last, "yamabiko.tap.attempts", ""),
+        (6.0, start),
+        "the start time of a series is unchanged after a restart"
+    );
     assert_eq!(value(&last, "yamabiko.tap.failures", "error.type=ECONNRESET"), (2.0, start));
     assert_eq!(value(&last, "yamabiko.tap.response.duration", ""), (4.0, start));
     let (_, again) = sent(&data, vec![OK_RESPONSE]);
@@ -207,7 +211,7 @@ fn otlp_series_and_messages_are_limited() {
                 attempts += value;
                 others += if attributes == "yamabiko.others=all" { value } else { 0.0 };
             }
-            assert!(names.insert((metric, attributes)), "a series stands in two messages");
+            assert!(names.insert((metric, attributes)), "each series is in one message only");
         }
     }
     assert_eq!((attempts, others), (2100.0, 100.0));

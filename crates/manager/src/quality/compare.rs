@@ -28,7 +28,7 @@ pub struct Comparison {
     pub a: ComparedSet,
     /// The second set; its default time is that of `a`.
     pub b: ComparedSet,
-    /// Of all intervals together, above 0 and below 1; 0.95 by default.
+    /// Confidence of all intervals together, above 0 and below 1; 0.95 by default.
     #[serde(default = "confidence")]
     pub confidence: f64,
 }
@@ -83,7 +83,7 @@ pub struct ComparedSide {
     pub blocks: u64,
     /// Figures of the set.
     pub figures: Figures,
-    /// Attempts that may belong to it and are no longer stored separately.
+    /// Attempts that may belong to the set and are no longer stored separately.
     pub attempts_unlisted: u64,
 }
 
@@ -146,7 +146,8 @@ pub fn compare(index: &Connection, comparison: &Comparison, now_s: u64) -> Resul
         )));
     }
     let shorter = until_a.saturating_sub(from_a).min(until_b.saturating_sub(from_b));
-    // As coarse as the number of blocks allows: coarse spans are fewer to read, and longer than short disturbances.
+    // The resolution is as coarse as the number of blocks allows: coarse spans are fewer to read, and longer than short
+    // disturbances.
     let span_s = SPANS_S.into_iter().rev().find(|span| shorter / span >= SPANS_MIN).unwrap_or(SPANS_S[0]);
     if shorter / span_s < BLOCKS_MIN as u64 {
         return Err(QualityError::InvalidQuery(format!(

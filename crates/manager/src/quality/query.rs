@@ -206,8 +206,8 @@ struct Gathered {
     spans: BTreeMap<u64, Tally>,
 }
 
-/// Reads, with at most `groups_max` separate keys. Usually there are fewer and one pass suffices; otherwise a first pass
-/// counts which have most attempts.
+/// Reads, with at most `groups_max` separate keys. Usually there are fewer and one pass suffices; otherwise a first
+/// pass counts which have most attempts.
 fn gather(
     index: &Connection,
     selection: &RowSelection,

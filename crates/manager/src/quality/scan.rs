@@ -16,7 +16,7 @@ use super::{QualityError, SPANS_S};
 /// The rows to read.
 #[derive(Clone, Debug)]
 pub struct RowSelection {
-    /// One of [`SPANS_S`].
+    /// Length of the spans: one of [`SPANS_S`].
     pub span_s: u64,
     /// Start of the first span, s since 1970.
     pub from_s: u64,

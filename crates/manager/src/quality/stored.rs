@@ -46,7 +46,7 @@ pub enum Rest {
 }
 
 impl Rest {
-    /// As stored.
+    /// The stored form.
     pub fn number(self) -> i64 {
         self as i64
     }
@@ -211,7 +211,7 @@ fn broken(column: usize, of: Type) -> rusqlite::Error {
     rusqlite::Error::FromSqlConversionFailure(column, of, "figures of the table quality that cannot be read".into())
 }
 
-/// As a signed integer of SQLite.
+/// Converts to a signed integer of SQLite.
 pub fn int(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }

@@ -44,7 +44,7 @@ pub struct Sums {
 const SHARE_MIN: f64 = 1e-6;
 /// Separate causes in one span of one series.
 pub const CAUSES_MAX: usize = 30;
-/// All other causes. OpenTelemetry's name for them.
+/// Name of all other causes, as in OpenTelemetry.
 pub const OTHER_CAUSE: &str = "_OTHER";
 
 impl Sums {
@@ -169,7 +169,7 @@ mod tests {
         }
     }
 
-    /// The same rows through the indicators of `tap`.
+    /// The indicators of `tap` for the same rows.
     #[test]
     fn quality_figures_match_those_of_tap() {
         let mut rows: Vec<TapExchange> =

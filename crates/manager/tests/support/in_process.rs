@@ -47,7 +47,7 @@ pub struct Manager {
 /// A complete response.
 pub struct Answered {
     pub status: StatusCode,
-    /// Its media type.
+    /// Media type of the response.
     pub kind: String,
     pub body: Vec<u8>,
 }
@@ -64,7 +64,8 @@ impl Answered {
 }
 
 impl Manager {
-    /// With this number of agents, and one that never connected: a day in files, and some minutes of pending batches.
+    /// A manager with this number of agents, and one that never connected: a day in files, and some minutes of pending
+    /// batches.
     pub fn with_a_day(count: usize) -> Manager {
         let folder = tempfile::tempdir().unwrap();
         let data = Data::open(folder.path()).unwrap();
@@ -116,7 +117,7 @@ impl Manager {
         self.agents.replace(agents);
     }
 
-    /// Its folder.
+    /// The manager's folder.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
@@ -222,7 +223,7 @@ impl Stream<'_> {
     }
 }
 
-/// As the authentication layer does.
+/// Sends a request as the authentication layer passes it on.
 fn finish(router: Router) -> Router {
     router.method_not_allowed_fallback(|| async { Refused::method() }).fallback(|| async { Refused::not_found() })
 }

@@ -10,22 +10,22 @@ use tap_protocol::{Batch, Gauges, Hello, Losses, Program, SpoolUsage};
 /// A scripted agent.
 #[derive(Clone, Debug)]
 pub struct ScriptedAgent {
-    /// Its index, from 0.
+    /// Index of the agent, from 0.
     pub at: usize,
-    /// Its name.
+    /// Name of the agent.
     pub name: String,
-    /// Its group.
+    /// Group of the agent.
     pub group: &'static str,
     /// Number of its next batch.
     pub next: u64,
-    /// Its clock's zero on the manager's clock, ns since 1970.
+    /// Zero of the agent's clock on the manager's clock, ns since 1970.
     pub zero_ns: u64,
     seed: u64,
 }
 
 /// HTML that must never run.
 pub const HOSTILE: &str = "<img src=x onerror=window.ran=1>";
-/// The same as a program name.
+/// A hostile program name.
 pub const HOSTILE_PROGRAM: &str = "<script>window.ran=1</script>";
 /// Index of the agent that sends it.
 pub const HOSTILE_AT: usize = 2;
@@ -40,7 +40,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 const GROUPS: [&str; 3] = ["kyoto", "osaka", "nara"];
 const PROGRAMS: [&str; 5] = ["curl", "firefox", "backupd", "checkout", "nginx"];
 
-/// This number of agents, whose machines were booted at `zero_ns`.
+/// Creates this number of agents, whose machines were booted at `zero_ns`.
 pub fn agents(count: usize, zero_ns: u64) -> Vec<ScriptedAgent> {
     (0..count)
         .map(|at| {
@@ -52,12 +52,12 @@ pub fn agents(count: usize, zero_ns: u64) -> Vec<ScriptedAgent> {
 }
 
 impl ScriptedAgent {
-    /// Its stream name.
+    /// Name of the agent's stream.
     pub fn stream(&self) -> String {
         format!("{:032x}", 0x0ab5_u128 << 64 | self.at as u128)
     }
 
-    /// Its hello message.
+    /// The agent's hello message.
     pub fn hello(&self, now_ns: u64) -> Hello {
         let host = if self.at == HOSTILE_AT { HOSTILE.to_owned() } else { format!("{}.example", self.name) };
         Hello {
@@ -73,7 +73,7 @@ impl ScriptedAgent {
         }
     }
 
-    /// Its own clock's time at the zero.
+    /// The agent's wall clock at the zero.
     fn own_zero_ns(&self) -> u64 {
         if self.at == WRONG_CLOCK_AT { self.zero_ns + 420 * SECOND_NS } else { self.zero_ns + self.at as u64 * 40_000 }
     }

@@ -219,7 +219,7 @@ static inline int close_by(int fd, int (*next)(int)) {
 }
 
 HOOK int close(int fd) { return close_by(fd, close_through_libc); }
-/* Through syscall(3), which is no cancellation point: libuv closes all sockets of Node this way. */
+/* Through syscall(3), which is not a cancellation point: libuv closes all sockets of Node this way. */
 __attribute__((used)) static long close_by_syscall(int fd) { return close_by(fd, raw_close); }
 HOOK int __close(int) __attribute__((alias("close")));
 HOOK int __connect(int, const struct sockaddr *, socklen_t) __attribute__((alias("connect")));

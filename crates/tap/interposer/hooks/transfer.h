@@ -36,7 +36,7 @@ HOOK ssize_t __recvfrom_chk(int fd, void *restrict to, size_t n, size_t buffer_s
 }
 
 /* Descriptors received over a Unix socket: earlier knowledge about their numbers is invalid. */
-static void came_over(const struct msghdr *message) {
+static void inspect_received_descriptors(const struct msghdr *message) {
     for (struct cmsghdr *part = CMSG_FIRSTHDR(message); part;
          part = CMSG_NXTHDR((struct msghdr *)(uintptr_t)message, part)) {
         if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
@@ -54,7 +54,7 @@ HOOK ssize_t recvmsg(int fd, struct msghdr *message, int flags) {
     struct connection *c = followed(fd);
     if (!c || !TRANSFERS_BYTES(flags)) {
         ssize_t result = real.recvmsg(fd, message, flags);
-        if (result >= 0 && message->msg_control && message->msg_controllen) came_over(message);
+        if (result >= 0 && message->msg_control && message->msg_controllen) inspect_received_descriptors(message);
         return result;
     }
     uint64_t number = LOAD(&c->number), begin = ticks();
@@ -83,7 +83,7 @@ HOOK int recvmmsg(int fd, struct mmsghdr *messages, unsigned int n, int flags, s
         int result = real.recvmmsg(fd, messages, n, flags, timeout);
         for (int i = 0; i < result; i++)
             if (messages[i].msg_hdr.msg_control && messages[i].msg_hdr.msg_controllen)
-                came_over(&messages[i].msg_hdr);
+                inspect_received_descriptors(&messages[i].msg_hdr);
         return result;
     }
     uint64_t number = LOAD(&c->number), begin = ticks();
@@ -101,7 +101,7 @@ HOOK ssize_t sendmsg(int fd, const struct msghdr *message, int flags) {
     TRANSFER(SEND, fd, true, real.sendmsg(fd, message, flags));
 }
 
-/* With MSG_FASTOPEN it also connects; the next call, or the end of this one, finds the connection. */
+/* With MSG_FASTOPEN the call also connects; the next call, or the end of this one, finds the connection. */
 HOOK ssize_t sendto(int fd, const void *from, size_t n, int flags, const struct sockaddr *to, socklen_t length) {
     struct connection *c = followed(fd);
     if (!c && !(active && to && flags & MSG_FASTOPEN)) return real.sendto(fd, from, n, flags, to, length);

@@ -22,12 +22,12 @@ HOOK int poll(struct pollfd *fds, nfds_t n, int timeout) { WAIT(real.poll(fds, n
 HOOK int ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *signals) {
     WAIT(real.ppoll(fds, n, timeout, signals));
 }
-HOOK int __poll_chk(struct pollfd *fds, nfds_t n, int timeout, size_t room) {
-    WAIT(real.__poll_chk(fds, n, timeout, room));
+HOOK int __poll_chk(struct pollfd *fds, nfds_t n, int timeout, size_t buffer_size) {
+    WAIT(real.__poll_chk(fds, n, timeout, buffer_size));
 }
 HOOK int __ppoll_chk(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *signals,
-                     size_t room) {
-    WAIT(real.__ppoll_chk(fds, n, timeout, signals, room));
+                     size_t buffer_size) {
+    WAIT(real.__ppoll_chk(fds, n, timeout, signals, buffer_size));
 }
 HOOK int select(int n, fd_set *restrict reads, fd_set *restrict writes, fd_set *restrict others,
                 struct timeval *restrict timeout) {

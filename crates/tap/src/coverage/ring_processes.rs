@@ -142,7 +142,7 @@ impl RingProcesses {
             if mapping.is_none() && owner.space != self.local_space {
                 let foreign_processes =
                     foreign_processes.get_or_insert_with(|| processes_in_other_namespaces(self.local_space));
-                let seen = foreign_processes.keys().map(|stranger| stranger.space).filter(|space| *space != 0);
+                let seen = foreign_processes.keys().map(|other| other.space).filter(|space| *space != 0);
                 self.child_spaces.extend(seen.filter(|space| *space == owner.space));
                 mapping = candidates(foreign_processes, *owner).into_iter().find_map(|pid| self.mapping_of(pid));
             }

@@ -65,7 +65,7 @@ impl Processes {
         Some(replaced)
     }
 
-    /// For a program that could not read its namespace: the only image with the same number, if unique.
+    /// The only image with the same process number, if unique: for a program that could not read its namespace.
     fn images_with_pid(&self, pid: u32) -> Vec<u32> {
         let images_with_pid = self.images.iter().filter(|(_, live)| live.owner.pid == pid);
         let images_with_pid: Vec<u32> = images_with_pid.map(|(image, _)| *image).collect();

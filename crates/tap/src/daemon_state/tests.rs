@@ -219,7 +219,7 @@ fn a_new_ring_or_boot_cuts_open_connections() {
     let mut state = DaemonState::new(Vec::new());
     let open = || vec![loaded(1, 4, 7, "p", 0), opened(1, 4, 7, 9, 1), sent(1, 4, 7, 9, 90_000)];
     assert_eq!(apply(&mut state, &of(1, 90_001, open())), []);
-    // At a boot, times start again, and so do image numbers.
+    // After a boot, times and image numbers start again.
     let rows = apply(&mut state, &of(2, 50, vec![loaded(1, 4, 7, "other", 10)]));
     assert_eq!((rows.len(), rows[0].outcome, rows[0].closed_at), (1, TapOutcome::Cut, None));
     assert_eq!((state.gauges().processes, state.program(1)), (1, "other"));
@@ -322,7 +322,7 @@ fn state_size_stays_bounded_over_thousands_of_ended_programs() {
     let mut connections = 0;
     for image in 1..=6_000u32 {
         let (now, pid) = (u64::from(image) * 1_000, image % 5_000 + 2);
-        // Each is another program, and starts one that never reports.
+        // Each process is another program, and starts a program that never reports.
         let executing = What::Executing { at: at(now), pid: pid + 9_000, path: "/bin/gone".into(), preloaded: true };
         let events = vec![
             loaded(image, 4, pid, &format!("p{image}"), now),

@@ -1,4 +1,4 @@
-//! One connection, and the exchange under way on it.
+//! One connection, and its exchange in flight.
 
 use std::time::Duration;
 
@@ -57,9 +57,9 @@ pub(super) struct Connection {
 enum End {
     /// close was called at this time.
     Closed(Timestamp),
-    /// Its program ended normally at this time, and with it the connection.
+    /// The program ended normally at this time, and the connection with it.
     Left(Timestamp),
-    /// Its program was found to have ended at this time.
+    /// The end of the program was detected at this time.
     ProcessEnded(Timestamp),
     /// The run ended.
     RunEnded,
@@ -121,8 +121,8 @@ impl Connection {
         rows.chain(reported).flatten().max().unwrap_or_default()
     }
 
-    /// Whether an image holds it that has not reported leaving. True between a close and the detection that it was
-    /// the last.
+    /// Whether an image that has not reported leaving holds the connection. True between a close and the detection that
+    /// it was the last.
     pub(super) fn is_in_process(&self) -> bool {
         self.lingering.is_none()
             && (self.holders.is_empty() || !self.holders.iter().all(|image| self.has_reported_leaving(*image)))
@@ -375,7 +375,7 @@ impl Connection {
             (None, _) if self.is_farewell(&row, end) => (TapOutcome::Farewell, None),
             (None, End::Left(_) | End::ProcessEnded(_) | End::RunEnded) => (TapOutcome::Cut, None),
             (None, End::Closed(_)) => {
-                // At a client the other end responds, at a server this one.
+                // At a client the peer responds; at a server this program responds.
                 let peer_ended_first = self.peer_ended.is_some();
                 let responder_closed_first = peer_ended_first == (row.side == TapSide::Client);
                 let error = if responder_closed_first { TapError::NoResponse } else { TapError::GivenUp };

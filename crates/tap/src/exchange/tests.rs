@@ -193,7 +193,11 @@ fn a_name_lookup_belongs_to_the_next_connect_of_its_thread_or_of_its_process() {
     assert_eq!(all.iter().map(|row| row.lookup_ns).collect::<Vec<_>>(), [Some(ms(5)), None]);
     let mut elsewhere = Conversation::connecting_after_lookup_in_thread(9, 4);
     elsewhere.close();
-    assert_eq!(rows(elsewhere.events)[0].lookup_ns, Some(ms(4)), "curl resolves in a thread of its own");
+    assert_eq!(
+        rows(elsewhere.events)[0].lookup_ns,
+        Some(ms(4)),
+        "a lookup in another thread belongs to the next connect of the process"
+    );
 }
 
 #[test]
@@ -229,7 +233,7 @@ fn a_server_program_records_requests_as_received_and_responses_as_sent() {
     assert_eq!(
         summary(&rows(broken.events)),
         [(TapOutcome::Succeeded, 5_000, 80)],
-        "a reset between requests is nobody's"
+        "a reset between requests belongs to no exchange"
     );
     let mut abandoned = Conversation::accept();
     abandoned.receive(80).wait(500).peer_closes().close();
@@ -250,11 +254,11 @@ fn exchanges_of_a_killed_program_are_cut_and_of_an_exited_one_are_not() {
     killed.send(80).wait(5).receive(10);
     assert_eq!(end(&mut killed), (TapOutcome::Cut, true));
     let mut ended = Conversation::connect(1);
-    ended.send(80).wait(5).receive(10).leave();
+    ended.send(80).wait(5).receive(10).exit();
     assert_eq!(end(&mut ended), (TapOutcome::Succeeded, true));
     let mut waiting = Conversation::connect(1);
-    waiting.send(80).wait(5_000).leave();
-    assert_eq!(end(&mut waiting), (TapOutcome::Cut, true), "as when a load ends with requests in flight");
+    waiting.send(80).wait(5_000).exit();
+    assert_eq!(end(&mut waiting), (TapOutcome::Cut, true), "a request in flight at the program's end is cut");
     let mut running = Conversation::connect(1);
     running.send(80).wait(5).receive(10);
     let all = rows_of(running);
@@ -279,8 +283,12 @@ fn a_connection_is_concurrent_until_its_last_holder_closes_it() {
     // loaded, opened, connected, sent, received, closed
     assert_eq!(gauges(closed.events), [0, 1, 1, 1, 1, 0]);
     let mut abandoned = Conversation::connect(1);
-    abandoned.send(80).wait(5).receive(10).leave();
-    assert_eq!(gauges(abandoned.events), [0, 1, 1, 1, 1, 0], "its process ends, though nobody has found that out yet");
+    abandoned.send(80).wait(5).receive(10).exit();
+    assert_eq!(
+        gauges(abandoned.events),
+        [0, 1, 1, 1, 1, 0],
+        "a connection that its process reported leaving is not concurrent"
+    );
     // The child holds it when the parent has closed; a lingering child is unknown until it reports.
     let mut forked = Conversation::accept();
     forked.fork(2).close().in_image(2).wait(1).receive(80).wait(5).send(900).wait(1).close();
@@ -315,7 +323,7 @@ fn a_forked_child_that_reports_late_still_holds_the_connection() {
     let all = rows(talk.events);
     assert_eq!(summary(&all), [(TapOutcome::Succeeded, 900, 80)]);
     assert_eq!(all[0].connection_ns(), Some(ms(11)));
-    // It had no other holder: it is over after it has lingered, with the time of its close.
+    // The connection had no other holder: it ends after lingering, with the time of its close.
     let mut talk = Conversation::accept();
     talk.receive(80).send(900).wait(1).close_with(None, shared);
     let mut exchanges = Exchanges::new(Vec::new());
@@ -351,7 +359,7 @@ fn a_forked_child_that_never_uses_a_connection_does_not_cut_it() {
 }
 
 #[test]
-fn a_connection_ends_when_its_last_holder_ended_not_when_a_process_is_found_gone() {
+fn a_connection_ends_when_its_last_holder_released_it_not_when_the_process_end_is_detected() {
     let found = |talk: &mut Conversation, ended: [u32; 2]| {
         let mut exchanges = Exchanges::new(Vec::new());
         std::mem::take(&mut talk.events).into_iter().for_each(|event| exchanges.apply(event));
@@ -366,12 +374,12 @@ fn a_connection_ends_when_its_last_holder_ended_not_when_a_process_is_found_gone
     // The child sends a request and leaves, the parent keeps the connection for 100 ms longer.
     let child_request = || {
         let mut talk = Conversation::connect(1);
-        talk.fork(2).in_image(2).send(80).wait(5).receive(10).leave().in_image(1).wait(100);
+        talk.fork(2).in_image(2).send(80).wait(5).receive(10).exit().in_image(1).wait(100);
         talk
     };
     for ended in [[1, 2], [2, 1]] {
         assert_eq!(found(child_request().close(), ended), (TapOutcome::Succeeded, Some(ms(106))), "{ended:?}");
-        assert_eq!(found(child_request().leave(), ended), (TapOutcome::Succeeded, Some(ms(106))), "{ended:?}");
+        assert_eq!(found(child_request().exit(), ended), (TapOutcome::Succeeded, Some(ms(106))), "{ended:?}");
         // The last holder is killed: the time is unknown until its end is detected.
         let cut = (TapOutcome::Cut, Some(ms(8_000)));
         assert_eq!(found(child_request().send(80), ended), cut, "{ended:?}");
@@ -382,7 +390,7 @@ fn a_connection_ends_when_its_last_holder_ended_not_when_a_process_is_found_gone
 fn a_forked_child_that_reports_after_its_parent_ended_still_holds_the_connection() {
     let abandoned = || {
         let mut talk = Conversation::connect(1);
-        talk.send(80).wait(5).leave();
+        talk.send(80).wait(5).exit();
         let mut exchanges = Exchanges::new(Vec::new());
         std::mem::take(&mut talk.events).into_iter().for_each(|event| exchanges.apply(event));
         exchanges.image_ended(1, Timestamp::from_nanos(ms(1_010)));
@@ -401,14 +409,14 @@ fn a_forked_child_that_reports_after_its_parent_ended_still_holds_the_connection
     talk.events.into_iter().for_each(|event| exchanges.apply(event));
     assert_eq!((exchanges.concurrent_connections(), exchanges.open()), (0, 0));
     assert_eq!(end(exchanges), (TapOutcome::Succeeded, Some(ms(21))));
-    // It survives, and the run ends.
+    // The child survives, and the run ends.
     let (mut talk, mut exchanges) = abandoned();
     talk.fork(2);
     talk.events.into_iter().for_each(|event| exchanges.apply(event));
     exchanges.tick(Timestamp::from_nanos(ms(60_000)));
     assert_eq!(exchanges.concurrent_connections(), 1);
     assert_eq!(end(exchanges), (TapOutcome::Cut, None));
-    // There is none.
+    // No child holds the connection.
     let (_, mut exchanges) = abandoned();
     exchanges.tick(Timestamp::from_nanos(ms(2_009)));
     assert_eq!(exchanges.open(), 1);
@@ -431,7 +439,7 @@ fn a_pending_connect_counts_as_concurrent_connection() {
     let mut all = Vec::new();
     exchanges.drain(&mut all);
     assert_eq!((exchanges.concurrent_connections(), exchanges.open(), all.len()), (0, 0, 0));
-    // Its local address is known after its return.
+    // The local address is known after connect returns.
     let local = "192.0.2.7:40000".parse().unwrap();
     let mut talk = Conversation::connect(20);
     talk.last_attempt(|attempt| attempt.local = Some(local));
@@ -452,8 +460,8 @@ fn a_pending_connect_counts_as_concurrent_connection() {
 
 #[test]
 fn a_forked_child_that_responds_slowly_keeps_the_connection_open() {
-    // It reports after its parent has closed, and then nothing for longer than connections linger: its receive is
-    // reported when it responds.
+    // The child reports after its parent has closed, and then nothing for longer than connections linger: its receive
+    // is reported when it responds.
     let shared = Caveats { shared: true, ..Caveats::default() };
     let mut talk = Conversation::accept();
     talk.wait(1).close_with(None, shared).wait(1).fork(2).in_image(2);
@@ -470,7 +478,7 @@ fn a_forked_child_that_responds_slowly_keeps_the_connection_open() {
     assert_eq!(all[0].response_ns(), Some(ms(5_000)));
 }
 
-/// By ports alone the client, whose port is lower, would count as the server.
+/// A client with the lower port keeps its side, although the ports alone would make it the server.
 #[test]
 fn the_client_side_of_a_connection_survives_exec() {
     let found = |talk: &mut Conversation| {
@@ -529,7 +537,11 @@ fn bytes_that_bypass_the_hooks_are_counted_from_tcp_info() {
     assert_eq!(with(tcp_counts(80, 1_000), none, false), (Some(0), Some(2)));
     assert_eq!(with(tcp_counts(180, 1_500), none, false), (Some(600), Some(2)));
     assert_eq!(with(tcp_counts(80, 1_001), Caveats { off_by_one: true, ..none }, false), (Some(0), Some(2)));
-    assert_eq!(with(tcp_counts(80, 9_000), none, true), (Some(0), Some(2)), "thrown away after an error");
+    assert_eq!(
+        with(tcp_counts(80, 9_000), none, true),
+        (Some(0), Some(2)),
+        "data that the kernel discarded after an error is not unseen"
+    );
     assert_eq!(with(tcp_counts(99, 1_099), Caveats { kernel_tls: true, ..none }, false), (None, Some(2)));
     assert_eq!(with(None, none, false), (None, None));
 }
@@ -556,14 +568,14 @@ fn other_users_are_limited_to_a_share_of_the_connections() {
         }
         (exchanges.open(), exchanges.left_out())
     };
-    assert_eq!(open(1, 100..110), (2, 8), "an eighth each");
+    assert_eq!(open(1, 100..110), (2, 8), "each other user may have an eighth of the connections");
     assert_eq!([open(2, 200..210), open(3, 300..310), open(4, 400..410)], [(4, 16), (6, 24), (8, 32)]);
     assert_eq!(
         [open(5, 500..510), open(6, 600..610), open(7, 700..710)],
         [(10, 40), (12, 48), (12, 58)],
-        "three quarters in all"
+        "all other users together may have three quarters of the connections"
     );
-    assert_eq!(open(0, 800..810), (16, 64), "what is left is the tap's own user's");
+    assert_eq!(open(0, 800..810), (16, 64), "the remaining connections are available to the tap's user");
 }
 
 #[test]

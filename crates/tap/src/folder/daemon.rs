@@ -53,8 +53,8 @@ impl DaemonFolder {
     /// that mapped the old library still use it.
     ///
     /// # Errors
-    /// Another agent uses the folder ([`Error::InUse`]); the folder is not safe ([`Error::Unsafe`]); programs could not load a
-    /// library from there; the disk is full.
+    /// Another agent uses the folder ([`Error::InUse`]); the folder is not safe ([`Error::Unsafe`]); programs could not
+    /// load a library from there; the disk is full.
     pub fn open(path: &Path) -> Result<DaemonFolder> {
         if LIBRARY.is_empty() {
             return Err(Error::Unsupported);

@@ -103,7 +103,7 @@ mod tests {
             set(&folder, mode);
             assert!(why(&file).contains("other users may write to"), "{mode:o}");
         }
-        // As /dev/shm: only this user can rename or replace its files there.
+        // A sticky folder, as /dev/shm: only this user can rename or replace its files there.
         set(&folder, 0o1777);
         assert!(check(&file, Leaf::Private).is_ok() && check(&folder, Leaf::Shared).is_ok());
         assert!(why(&folder).contains("other users may write to"));

@@ -51,9 +51,9 @@ impl Rings {
             let known = before.filter(|before| ring_of(&file).is_some_and(|ring| ring == before.ring()));
             let ticks = known.map_or_else(|| Ticks::start(clock), |known| Ticks::resume(clock, known.pairs()));
             let users = Users::read(folder.path());
-            let own = geteuid().as_raw();
-            let first = users.index.get(&own).copied().unwrap_or(FIRST);
-            if let Ok((area, set)) = RingFile::adopt(file, &folder.ring(), first, own, ticks.kind())
+            let tap_user = geteuid().as_raw();
+            let first = users.index.get(&tap_user).copied().unwrap_or(FIRST);
+            if let Ok((area, set)) = RingFile::adopt(file, &folder.ring(), first, tap_user, ticks.kind())
                 && set.boot == boot
                 && set.shape == capacity.shape()
             {
@@ -82,9 +82,9 @@ impl Rings {
     /// reserved so far.
     fn resume(&mut self, folder: &DaemonFolder, mut users: Users, before: Option<&ReaderState>) -> Result<()> {
         let set = self.set();
-        let own = geteuid().as_raw();
+        let tap_user = geteuid().as_raw();
         let others: Vec<(u32, u32)> =
-            users.index.iter().filter(|(user, _)| **user != own).map(|(user, index)| (*user, *index)).collect();
+            users.index.iter().filter(|(user, _)| **user != tap_user).map(|(user, index)| (*user, *index)).collect();
         for (user, index) in others {
             let path = path_of(folder.path(), user);
             // An invalid file is recreated on request.

@@ -31,7 +31,7 @@ impl Ticks {
         Ticks::resume(run, &Pairs::default())
     }
 
-    /// The same for a resumed reader, whose records may be as old as the first of `before`.
+    /// Uses the cycle counter for a resumed reader, whose records may be as old as the first of `before`.
     pub fn resume(run: Clock, before: &Pairs) -> Ticks {
         let pairs = counter_is_a_clock().then(|| {
             let first = pair();
@@ -120,7 +120,8 @@ fn counter() -> u64 {
     0
 }
 
-/// One rate, never stopping, and trusted by the kernel, which compares the cores' counters at boot.
+/// Whether the cycle counter has one rate, never stops, and is trusted by the kernel, which compares the cores'
+/// counters at boot.
 fn counter_is_a_clock() -> bool {
     let source = std::fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource");
     let processor = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();

@@ -15,7 +15,7 @@ struct GuardedMapping {
     cut: AtomicBool,
 }
 
-/// One ring per run; tests create several at the same time.
+/// The guarded mappings: one ring per user of a run; tests create several at the same time.
 static MAPPINGS: [GuardedMapping; 64] = [const { GuardedMapping::free() }; 64];
 /// The previous signal handler.
 static PREVIOUS_HANDLER: OnceLock<libc::sigaction> = OnceLock::new();
@@ -38,7 +38,7 @@ impl Guard {
     pub fn new(begin: usize, bytes: usize) -> io::Result<Guard> {
         install()?;
         for (number, place) in MAPPINGS.iter().enumerate() {
-            // Claimed by its end, which matches nothing while the begin is larger.
+            // An entry is claimed by its end. No address matches while the begin is larger.
             if place.end.load(Ordering::Relaxed) == 0
                 && place.end.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed).is_ok()
             {
@@ -95,7 +95,8 @@ fn install() -> io::Result<()> {
 extern "C" fn on_bus(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: with SA_SIGINFO the kernel hands over a valid pointer; SIGBUS has an address.
     let address = unsafe { (*info).si_addr() } as usize;
-    // SAFETY: the calling thread's own; put back below, since the interrupted code may be about to read it.
+    // SAFETY: errno belongs to the calling thread, and is restored below, since the interrupted code may be about to
+    // read it.
     let errno = unsafe { *libc::__errno_location() };
     for place in &MAPPINGS {
         let (begin, end) = (place.begin.load(Ordering::Acquire), place.end.load(Ordering::Acquire));

@@ -10,7 +10,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Both clocks at one time.
+/// Simultaneous readings of both clocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pair {
     /// The hooks' clock.
@@ -158,7 +158,7 @@ fn is_jump(before: Pair, last: Pair, now: Pair) -> bool {
         return false;
     }
     let (old_rate, new_rate) = (u128::from(ticks) * u128::from(new_ns), u128::from(new_ticks) * u128::from(ns));
-    // An error of 10 us in each pair is no jump, even over a short time.
+    // An error of 10 us in each pair is not a jump, even over a short time.
     let error = u128::from(ticks) * u128::from(ERROR_NS) + u128::from(new_ticks) * u128::from(ERROR_NS);
     old_rate.abs_diff(new_rate) > old_rate / 1000 * JUMP_PER_MILLE + error
 }

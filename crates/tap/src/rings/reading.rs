@@ -87,8 +87,9 @@ impl Rings {
         self.collect_and_free(&mut |_| false, on)
     }
 
-    /// Like [`Rings::collect`]; additionally the commit frees the rings of threads for which `ended` is true. `ended` is
-    /// called for each ring in use. A thread must have ended before this call, so that its last records are included.
+    /// Like [`Rings::collect`]; additionally the commit frees the rings of threads for which `ended` is true. `ended`
+    /// is called for each ring in use. A thread must have ended before this call, so that its last records are
+    /// included.
     pub fn collect_and_free(&mut self, ended: &mut dyn FnMut(Origin) -> bool, on: &mut dyn FnMut(Event)) -> Positions {
         let started = self.ticks.now();
         self.new_pairs.extend(self.ticks.refresh());
@@ -193,7 +194,7 @@ impl Rings {
             }
         }
         for (number, state) in &positions.free {
-            // Only if unchanged. Only this reader changes the state of a slot whose owner has ended.
+            // The state is checked to be unchanged. Only this reader changes the state of a slot whose owner has ended.
             let is_same = |number| self.state(number).load(Ordering::Acquire) == *state;
             if self.area(*number).is_some() && is_same(*number) && self.is_read(*number) {
                 self.forget_owner(*number);
@@ -281,8 +282,8 @@ impl Rings {
         SlotRead { events, has_records: waiting > 0, is_unchanged, latest_unread }
     }
 
-    /// Removes references to other users from a record: parents in other rings are dropped, and where users are separate,
-    /// connection numbers are made unique per user.
+    /// Removes references to other users from a record: parents in other rings are dropped, and where users are
+    /// separate, connection numbers are made unique per user.
     fn restrict_to_user(&self, number: u32, what: &mut What) {
         let index = number / self.shape.slots;
         if let What::Forked { parent_image, .. } = what

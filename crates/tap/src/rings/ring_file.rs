@@ -166,7 +166,7 @@ impl RingFile {
         self.used = self.used.max(now.min(self.shape.slots));
         let target = (self.used + FIRST_SLOTS).min(self.shape.slots);
         if self.ready > 0 && self.ready < target {
-            // Without memory the threads reserve it themselves, and count what they drop.
+            // If there is no memory, the threads reserve it themselves, and count dropped records.
             let created = (self.ready..target).find(|slot| self.reserve_records(*slot, FIRST_RECORDS).is_err());
             self.ready = created.unwrap_or(target);
         }

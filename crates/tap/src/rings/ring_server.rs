@@ -191,7 +191,7 @@ pub(super) fn path_of(folder: &Path, user: u32) -> PathBuf {
 }
 
 impl Users {
-    /// Only the tap's user has a file.
+    /// The initial table: only the tap's user has a file.
     pub fn first() -> Users {
         Users { next: FIRST + 1, index: BTreeMap::from([(geteuid().as_raw(), FIRST)]) }
     }

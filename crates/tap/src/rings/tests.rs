@@ -93,8 +93,9 @@ fn slots_of_ended_threads_become_free() {
 #[test]
 fn ring_memory_is_reserved_ahead_of_the_writer() {
     let (_parent, folder, mut rings) = with(Capacity { records: 4096, slots: 1, small_slots: 2, ready: 0 });
-    let reserved_records =
-        |rings: &Rings, slot| memory(rings).word(slot_at(slot) + slot::RESERVED).load(Ordering::Relaxed);
+    let reserved_records = |rings: &Rings, slot| {
+        memory(rings).word(slot_at(slot) + slot::RESERVED).load(Ordering::Relaxed)
+    };
     let blocks = || std::os::unix::fs::MetadataExt::blocks(&std::fs::metadata(folder.ring()).unwrap());
     let before = blocks();
     for slot in [0, 2] {
@@ -178,7 +179,7 @@ fn overwritten_header_constants_are_restored() {
     }
     write(&rings, 0, sent(2));
     assert_eq!(drain(&mut rings).len(), 1);
-    // Used slots are read, whatever the header says.
+    // Used slots are read even if the header's count is wrong.
     memory(&rings).half(header::SLOTS_USED).store(0, Ordering::Relaxed);
     write(&rings, 0, sent(3));
     assert_eq!(drain(&mut rings).len(), 1);
@@ -190,7 +191,7 @@ fn records_about_images_of_other_users_are_discarded() {
     let set = rings.set();
     let area = ring_server::create(folder.path(), &set, 3, geteuid().as_raw() + 1);
     if !geteuid().is_root() {
-        assert!(area.is_err(), "a file cannot be given away");
+        assert!(area.is_err(), "only root can create a file of another user");
         return;
     }
     rings.areas.insert(3, area.unwrap());
@@ -206,8 +207,8 @@ fn records_about_images_of_other_users_are_discarded() {
     rings.areas[&3].memory.half(header::SLOTS_USED).store(1, Ordering::Relaxed);
     rings.areas[&3].memory.word(slot_at(0)).store(7 << 32 | u64::from(state::OWNED), Ordering::Relaxed);
     slot(&rings, 1, sent(5));
-    let count: Vec<What> = drain(&mut rings).into_iter().map(|event| event.what).collect();
-    assert_eq!(count, [What::Lost { records: 1 }], "the first user's image is none of this one's");
+    let received: Vec<What> = drain(&mut rings).into_iter().map(|event| event.what).collect();
+    assert_eq!(received, [What::Lost { records: 1 }], "a record with an image of another user is counted as lost");
     slot(&rings, 3 << 24 | 1, sent(5));
     let mut forked = [0; 8];
     forked[0] = u64::from(layout::kind::FORKED);
@@ -215,8 +216,14 @@ fn records_about_images_of_other_users_are_discarded() {
     slot(&rings, 3 << 24 | 1, forked);
     let events = drain(&mut rings);
     assert_eq!((events[0].origin.image, rings.user_of(3 << 24 | 1)), (3 << 24 | 1, Some(geteuid().as_raw() + 1)));
-    assert!(matches!(events[0].what, What::Sent(run) if run.connection == 77), "in a run, users share connections");
-    assert!(matches!(events[1].what, What::Forked { parent_image: 0, .. }), "no child of another user's");
+    assert!(
+        matches!(events[0].what, What::Sent(run) if run.connection == 77),
+        "in a run, connection numbers are not separated by user"
+    );
+    assert!(
+        matches!(events[1].what, What::Forked { parent_image: 0, .. }),
+        "a parent in another user's ring is dropped"
+    );
     rings.separate_users = true;
     slot(&rings, 3 << 24 | 1, sent(5));
     let events = drain(&mut rings);
@@ -310,7 +317,7 @@ fn disk_space_is_reserved_for_the_writable_part_of_a_ring() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever is in the file, reading terminates, and events are in order.
+    /// With any contents of the file, reading terminates, and events are in order.
     #[test]
     fn random_bytes_in_a_ring_do_no_harm(
         words in prop::collection::vec(any::<[u64; 8]>(), 1..16),

@@ -346,7 +346,7 @@ fn a_second_agent_is_rejected_and_programs_stay_recorded_after_a_library_update(
         DaemonReader::open(&agent.path(), RING_CAPACITY, &DaemonState::new(Vec::new())).unwrap_err().to_string();
     assert!(error.contains(&format!("process {}", std::process::id())), "{error}");
     agent.reader = None;
-    // As left by an agent of another version.
+    // The folder contains the library of an agent of another version.
     std::fs::write(agent.path().join("libyamabiko_tap.so.other"), "other").unwrap();
     std::fs::rename(agent.path().join("libyamabiko_tap.so.other"), agent.path().join("libyamabiko_tap.so")).unwrap();
     agent.start();

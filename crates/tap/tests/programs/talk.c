@@ -237,7 +237,7 @@ static long with_stdio(void) {
     fflush(stream);
     while (fgets(line, sizeof line, stream)) sum += strlen(line);
     fclose(stream);
-    /* The same number for another connection. */
+    /* The descriptor's number is reused for another connection. */
     return sum + talk();
 }
 
@@ -346,7 +346,7 @@ static long with_uring(void) {
     return received;
 }
 
-/* Until it is killed. */
+/* Waits until the process is killed. */
 static long wait_for_response(void) {
     char byte;
     return read(connect_to_server(), &byte, 1);
@@ -503,7 +503,7 @@ static long interrupted(void) {
     return sum;
 }
 
-/* As other libraries do before main; errno must not change then either. */
+/* Connects before main, as other libraries do; errno must not change there either. */
 static __attribute__((constructor)) void before_main(void) {
     errno = 77;
     const char *early = getenv("TALK_EARLY");
@@ -513,7 +513,7 @@ static __attribute__((constructor)) void before_main(void) {
     }
 }
 
-/* One byte for every wrong errno. */
+/* Returns the number of wrong errno values. */
 static long errnos(void) {
     char byte;
     int wrong = 0, fd = connect_to_server();

@@ -365,7 +365,7 @@ fn a_full_ring_and_a_missing_collector_do_not_affect_the_program() {
     let mut command = mode("plain", port, "");
     command.envs(tapped.folder.environment(None));
     drop(tapped);
-    // The folder is gone: the loader reports it on stderr, and the program runs.
+    // The folder is removed: the loader reports it on stderr, and the program runs.
     let output = command.stdin(Stdio::null()).output().unwrap();
     assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{RESPONSE}\n"));
 }

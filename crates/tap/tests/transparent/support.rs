@@ -43,8 +43,8 @@ pub fn talk() -> &'static Path {
     PROGRAM.get_or_init(|| compiled("talk", &[]))
 }
 
-/// A server that responds to `GET /N` with N bytes and a close, or keeps the connection open on request; after `ECHO` it
-/// echoes; `GET /endless` never ends.
+/// A server that responds to `GET /N` with N bytes and a close, or keeps the connection open on request; after `ECHO`
+/// it echoes; `GET /endless` never ends.
 pub fn server() -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let port = listener.local_addr().unwrap().port();

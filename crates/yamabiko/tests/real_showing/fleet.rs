@@ -152,7 +152,7 @@ fn go(tab: &mut Tab<'_>, hash: &str) {
 fn the_fleet_page_shows_and_configures_two_hundred_agents() {
     let workspace = Workspace::new();
     let manager = Manager::start(&workspace);
-    let data = Data::beside(&manager.data, false).unwrap();
+    let data = Data::open_shared(&manager.data, false).unwrap();
     let now = now_ns();
     let made = agents(AGENTS, now - 30 * 3600 * SECOND_NS);
     let mut senders: Vec<Sender> = made.into_iter().map(|agent| Sender::new(agent, &manager, &data)).collect();

@@ -69,7 +69,7 @@ impl ExchangeQuery {
 
     /// Whether the row's fields match; its time is checked by the range.
     pub(super) fn matches(&self, placed: &FleetRow) -> bool {
-        let one_of = |wanted: &[String], text: &str| wanted.is_empty() || wanted.iter().any(|one| one == text);
+        let one_of = |expected: &[String], text: &str| expected.is_empty() || expected.iter().any(|one| one == text);
         let row = &placed.row;
         one_of(&self.agents, &placed.agent)
             && one_of(&self.groups, &placed.group)
@@ -81,7 +81,7 @@ impl ExchangeQuery {
     }
 
     fn has_peer(&self, address: TapAddress) -> bool {
-        self.peers.iter().any(|wanted| match (wanted, address) {
+        self.peers.iter().any(|expected| match (expected, address) {
             (Peer::Plain(network), TapAddress::Plain(ip)) => network.matches(ip),
             (Peer::Hashed(hash), address) => *hash == address,
             (Peer::Plain(_), TapAddress::Hashed(_)) => false,

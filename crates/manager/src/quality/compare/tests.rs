@@ -76,7 +76,7 @@ fn a_real_difference_is_detected_with_its_size() {
         within += usize::from((low..=high).contains(&0.1));
         let errors = metric(&found, "error_ratio");
         failing += usize::from(errors.shown == Some(true) && errors.difference.unwrap() > 0.0);
-        // The same for different times.
+        // A difference between different times is also detected.
         let apart = compare_blocks(&a, &hour(&mut rng, &other, 1.1_f64.ln(), 0.10), false, 0.95);
         let of = |median: &CompareMetric| median.interval.map_or(f64::NAN, |[low, high]| high - low);
         width[0] += of(median);

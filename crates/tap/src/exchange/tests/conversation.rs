@@ -19,7 +19,7 @@ pub fn rows(events: Vec<Event>) -> Vec<TapExchange> {
     rows_of(Conversation { events, ..Conversation::default() })
 }
 
-/// The same, for a program that may have ended.
+/// The rows of a conversation whose program may have ended.
 pub fn rows_of(talk: Conversation) -> Vec<TapExchange> {
     let mut exchanges = Exchanges::new(Vec::new());
     talk.events.into_iter().for_each(|event| exchanges.apply(event));
@@ -199,7 +199,7 @@ impl Conversation {
     }
 
     /// The program ends normally.
-    pub fn leave(&mut self) -> &mut Conversation {
+    pub fn exit(&mut self) -> &mut Conversation {
         let closed = self.closing(None, Caveats::default());
         self.push(What::Leaving(closed))
     }

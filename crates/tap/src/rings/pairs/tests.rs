@@ -1,4 +1,4 @@
-//! With simulated clocks: a counter of 3 GHz, and a monotonic clock that is slewed.
+//! Tests of [`Pairs`] with simulated clocks: a counter of 3 GHz, and a monotonic clock that is slewed.
 
 use super::*;
 
@@ -26,7 +26,7 @@ fn times_are_interpolated_between_clock_pairs_and_extrapolated_beyond() {
     assert_eq!(
         (Pairs::default().at(7), Pairs::default().ticks_of(7)),
         (7, 7),
-        "without a rate ticks are taken as they are"
+        "without a rate, ticks count as nanoseconds"
     );
 }
 
@@ -41,8 +41,8 @@ impl Slewed {
     fn new(lengths: impl Iterator<Item = u64>) -> Slewed {
         let mut turns = vec![(0, 0)];
         for length in lengths {
-            let (at, shown) = *turns.last().unwrap();
-            turns.push((at + length, shown + Slewed::run(turns.len(), length)));
+            let (at, clock_ns) = *turns.last().unwrap();
+            turns.push((at + length, clock_ns + Slewed::run(turns.len(), length)));
         }
         Slewed { turns }
     }
@@ -54,14 +54,14 @@ impl Slewed {
 
     fn pair(&self, at: u64) -> Pair {
         let turn = self.turns.partition_point(|(from, _)| *from <= at);
-        let (from, shown) = self.turns[turn - 1];
-        Pair { ticks: at * 3, monotonic_ns: shown + Slewed::run(turn, at - from) }
+        let (from, clock_ns) = self.turns[turn - 1];
+        Pair { ticks: at * 3, monotonic_ns: clock_ns + Slewed::run(turn, at - from) }
     }
 }
 
 #[test]
 fn years_of_clock_pairs_are_thinned_out_and_old_times_stay_accurate() {
-    // It changes every 37 s to 50 min, by a fixed sequence.
+    // The rate changes every 37 s to 50 min, by a fixed sequence.
     let lengths = (1..6_000u64).map(|turn| (turn * 7_919 % 2_963 + 37) * S);
     let clock = Slewed::new(lengths);
     let days = 20;
@@ -93,7 +93,7 @@ fn years_of_clock_pairs_are_thinned_out_and_old_times_stay_accurate() {
 
 #[test]
 fn times_during_days_without_a_reader_are_interpolated() {
-    // It slews by 1 in a million more from the middle of the absence on, as a disciplined clock does.
+    // The clock slews by 1 in a million more from the middle of the absence on, as a disciplined clock does.
     let mut pairs = Pairs::default();
     let pair = |second: u64| {
         let turned = 3_600 + 36 * 3_600;
@@ -111,7 +111,10 @@ fn times_during_days_without_a_reader_are_interpolated() {
         assert!(off <= 72 * 3_600 * 1_000 / 4 + 10, "{off} ns");
     }
     let exact = pair(back + 9);
-    assert!(pairs.at(exact.ticks - 1_500_000).abs_diff(exact.monotonic_ns - 500_000) <= 2, "afterwards as ever");
+    assert!(
+        pairs.at(exact.ticks - 1_500_000).abs_diff(exact.monotonic_ns - 500_000) <= 2,
+        "after the reset the conversion is exact again"
+    );
 }
 
 #[test]
