@@ -114,7 +114,7 @@ pub(super) async fn file(
             index.query_row(sql, params![day, file], names).optional()
         })
         .await?;
-    let (day, file) = found.ok_or_else(gone)?;
+    let (day, file) = found.ok_or_else(removed)?;
     let permit = state.work.long_permit()?;
     let path = state.data.days().join(&day).join(&file);
     let opened = state.work.short(move || {
