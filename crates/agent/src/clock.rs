@@ -62,7 +62,7 @@ fn boottime_ns() -> i64 {
 
 /// The manager's clock at a zero of this machine's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Zero {
+pub(crate) struct ClockZero {
     /// ns since 1970.
     pub unix_ns: i64,
     /// Maximum error.
@@ -71,23 +71,23 @@ pub(crate) struct Zero {
 
 /// Estimates the manager's clock from its responses.
 #[derive(Debug)]
-pub(crate) struct Offset {
+pub(crate) struct ClockOffset {
     boot: String,
     /// Estimates at the zero of CLOCK_BOOTTIME, the latest last.
-    estimates: VecDeque<Zero>,
+    estimates: VecDeque<ClockZero>,
     /// Estimates of earlier boots, whose batches may still wait.
-    earlier_boots: Vec<(String, Zero)>,
-    last_saved: Option<Zero>,
+    earlier_boots: Vec<(String, ClockZero)>,
+    last_saved: Option<ClockZero>,
 }
 
-impl Offset {
+impl ClockOffset {
     /// Opens the estimates: none of `boot` yet, those of earlier boots from the folder.
-    pub fn open(disk: &Disk, boot: &str) -> Offset {
+    pub fn open(disk: &Disk, boot: &str) -> ClockOffset {
         let saved = disk.get(FILE, 65_536).ok().flatten();
-        let saved: Vec<(String, Zero)> =
+        let saved: Vec<(String, ClockZero)> =
             saved.and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default();
         let (current, earlier_boots): (Vec<_>, Vec<_>) = saved.into_iter().partition(|(name, _)| name == boot);
-        Offset {
+        ClockOffset {
             boot: boot.to_owned(),
             estimates: current.into_iter().map(|(_, zero)| zero).collect(),
             earlier_boots,
@@ -105,7 +105,7 @@ impl Offset {
             return;
         }
         let unix_ns = received.saturating_sub(sent) / 2 + answered.saturating_sub(returned) / 2;
-        let new = Zero { unix_ns, error_ns: round_trip.max(0) / 2 };
+        let new = ClockZero { unix_ns, error_ns: round_trip.max(0) / 2 };
         // The two estimates contradict each other: a clock was set, and earlier estimates are discarded.
         if self.best().is_some_and(|best| difference(best, new) > best.error_ns + new.error_ns + CLOCK_STEP_NS) {
             self.estimates.clear();
@@ -117,13 +117,13 @@ impl Offset {
     }
 
     /// The manager's clock at the zero of CLOCK_MONOTONIC for a batch of `boot`, sealed at `clock`.
-    pub fn zero(&self, boot: &str, clock: &ClockReading) -> Option<Zero> {
+    pub fn zero(&self, boot: &str, clock: &ClockReading) -> Option<ClockZero> {
         let zero = if boot == self.boot {
             self.best()
         } else {
             self.earlier_boots.iter().find(|(name, _)| name == boot).map(|(_, zero)| *zero)
         };
-        zero.map(|zero| Zero { unix_ns: zero.unix_ns + clock.suspended_ns, ..zero })
+        zero.map(|zero| ClockZero { unix_ns: zero.unix_ns + clock.suspended_ns, ..zero })
     }
 
     /// Saves the estimate for the next boot, if it changed.
@@ -144,12 +144,12 @@ impl Offset {
     }
 
     /// The estimate of the fastest response.
-    pub fn best(&self) -> Option<Zero> {
+    pub fn best(&self) -> Option<ClockZero> {
         self.estimates.iter().min_by_key(|zero| zero.error_ns).copied()
     }
 }
 
-fn difference(a: Zero, b: Zero) -> i64 {
+fn difference(a: ClockZero, b: ClockZero) -> i64 {
     (a.unix_ns - b.unix_ns).abs()
 }
 
@@ -176,9 +176,9 @@ mod tests {
         ClockReading { suspended_ns, ..ClockReading::default() }
     }
 
-    fn offset(folder: &std::path::Path, boot: &str) -> (Disk, Offset) {
+    fn offset(folder: &std::path::Path, boot: &str) -> (Disk, ClockOffset) {
         let disk = Disk::open(folder).unwrap();
-        let offset = Offset::open(&disk, boot);
+        let offset = ClockOffset::open(&disk, boot);
         (disk, offset)
     }
 
@@ -190,12 +190,12 @@ mod tests {
         // The manager's clock shows 1,000,000 at the zero. 10 ns there, 30 ns back, 5 ns at the manager: the error is
         // half of the difference.
         offset.add_response(100, 145, 1_000_110, 1_000_115);
-        assert_eq!(offset.zero("a", &at(0)), Some(Zero { unix_ns: 1_000_000 - 10, error_ns: 20 }));
+        assert_eq!(offset.zero("a", &at(0)), Some(ClockZero { unix_ns: 1_000_000 - 10, error_ns: 20 }));
         offset.add_response(200, 204, 1_000_202, 1_000_202);
-        assert_eq!(offset.zero("a", &at(7)), Some(Zero { unix_ns: 1_000_007, error_ns: 2 }));
+        assert_eq!(offset.zero("a", &at(7)), Some(ClockZero { unix_ns: 1_000_007, error_ns: 2 }));
         // After eight slow responses the fast one is forgotten.
         (0..8).for_each(|_| offset.add_response(300, 400, 1_000_350, 1_000_350));
-        assert_eq!(offset.zero("a", &at(0)), Some(Zero { unix_ns: 1_000_000, error_ns: 50 }));
+        assert_eq!(offset.zero("a", &at(0)), Some(ClockZero { unix_ns: 1_000_000, error_ns: 50 }));
         offset.add_response(500, 400, 1, 2);
         offset.add_response(500, 600, 2, 1);
         assert_eq!(offset.estimates.len(), 8, "impossible times are ignored");

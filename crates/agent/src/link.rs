@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use web::post::{CertificateProblem, Failure, Post, Reply};
 
-use crate::clock::Zero;
-use tap_protocol::{Hello, Refusal, Stored, Welcome, Why, ZERO, ZERO_ERROR};
+use crate::clock::ClockZero;
+use tap_protocol::{Hello, Refusal, RefusalReason, Stored, Welcome, ZERO, ZERO_ERROR};
 
 /// Requests to a manager: over HTTPS, or simulated in tests.
 pub(crate) trait Link {
@@ -14,7 +14,7 @@ pub(crate) trait Link {
     fn hello(&mut self, hello: &Hello) -> Result<Welcome, RequestError>;
 
     /// Sends a batch: JSON in gzip.
-    fn batch(&mut self, body: &[u8], zero: Option<Zero>) -> Result<Stored, RequestError>;
+    fn batch(&mut self, body: &[u8], zero: Option<ClockZero>) -> Result<Stored, RequestError>;
 
     /// Reads the token again, which may have been replaced.
     ///
@@ -62,7 +62,7 @@ impl Link for HttpLink {
         parse_response(self.post.exchange(&self.hello, &body, &[JSON]))
     }
 
-    fn batch(&mut self, body: &[u8], zero: Option<Zero>) -> Result<Stored, RequestError> {
+    fn batch(&mut self, body: &[u8], zero: Option<ClockZero>) -> Result<Stored, RequestError> {
         let gzip = ("content-encoding", "gzip");
         let reply = match zero {
             None => self.post.exchange(&self.batches, body, &[JSON, gzip]),
@@ -117,8 +117,8 @@ fn error_of_status(reply: &Reply) -> RequestError {
         RequestError::Refused(refusal, reply.retry_after)
     };
     match reply.status {
-        401 => refused(Why::Unauthenticated),
-        403 => refused(Why::Forbidden),
+        401 => refused(RefusalReason::Unauthenticated),
+        403 => refused(RefusalReason::Forbidden),
         408 | 425 | 429 | 500.. => RequestError::Unreachable(text, reply.retry_after),
         300..=399 => {
             RequestError::NotAManager(format!("{text}: the server redirects; give the final address as --manager"))
@@ -160,7 +160,7 @@ mod tests {
         let refusal = r#"{"error":"sequence_gap","message":"\u001b[2J7 is missing","stored_through":6}"#;
         match parse_response::<Stored>(reply(409, refusal)) {
             Err(RequestError::Refused(refusal, Some(after))) => {
-                assert_eq!((refusal.error, refusal.stored_through), (Why::SequenceGap, Some(6)));
+                assert_eq!((refusal.error, refusal.stored_through), (RefusalReason::SequenceGap, Some(6)));
                 assert_eq!((&*refusal.message, after.as_secs()), ("\\u{1b}[2J7 is missing", 9));
             }
             other => panic!("{other:?}"),
@@ -172,7 +172,7 @@ mod tests {
         assert!(matches!(parse_response::<Stored>(reply(302, "")), Err(RequestError::NotAManager(_))));
         assert!(matches!(parse_response::<Stored>(reply(404, "not here")), Err(RequestError::NotAManager(_))));
         match parse_response::<Stored>(reply(401, "")) {
-            Err(RequestError::Refused(refusal, _)) => assert_eq!(refusal.error, Why::Unauthenticated),
+            Err(RequestError::Refused(refusal, _)) => assert_eq!(refusal.error, RefusalReason::Unauthenticated),
             other => panic!("{other:?}"),
         }
     }

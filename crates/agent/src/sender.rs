@@ -10,13 +10,13 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::clock::{Offset, Time};
+use crate::clock::{ClockOffset, Time};
 use crate::disk::Disk;
 use crate::link::{Link, RequestError};
 use crate::selection;
 use crate::shared_status::{Connection, SharedStatus};
-use crate::spool::{Spool, StreamFit, Waiting, random};
-use tap_protocol::{Hello, Refusal, Settings, Stored, Welcome, Why};
+use crate::spool::{PendingBatch, Spool, StreamFit, random};
+use tap_protocol::{Hello, Refusal, RefusalReason, Settings, Stored, Welcome};
 
 /// Identity of the agent and its machine.
 #[derive(Clone, Debug)]
@@ -34,7 +34,7 @@ pub(crate) struct Sender<L, T> {
     spool: Arc<Spool>,
     shared: Arc<SharedStatus>,
     disk: Disk,
-    offset: Offset,
+    offset: ClockOffset,
     identity: AgentIdentity,
     /// Whether the manager has reported its position in the stream, with no failure since.
     is_synchronized: bool,
@@ -50,11 +50,11 @@ pub(crate) struct Sender<L, T> {
 
 /// The next step of the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
+pub(crate) enum NextStep {
     /// Continue immediately.
-    Step,
+    Continue,
     /// Wait for a batch.
-    Batch,
+    WaitForBatch,
     /// Wait for this time.
     Pause(Duration),
 }
@@ -69,7 +69,7 @@ impl<L: Link, T: Time> Sender<L, T> {
         disk: Disk,
         identity: AgentIdentity,
     ) -> Self {
-        let offset = Offset::open(&disk, &identity.boot);
+        let offset = ClockOffset::open(&disk, &identity.boot);
         let pause = PAUSE_MIN;
         Sender {
             link,
@@ -92,25 +92,25 @@ impl<L: Link, T: Time> Sender<L, T> {
         let mut continues = true;
         loop {
             continues = match self.step() {
-                Next::Step => continues,
-                Next::Batch if continues => self.spool.wait_for_batch(POLL_INTERVAL),
+                NextStep::Continue => continues,
+                NextStep::WaitForBatch if continues => self.spool.wait_for_batch(POLL_INTERVAL),
                 // When the agent ends, one more attempt follows without the rest of the pause.
-                Next::Pause(pause) if continues => self.spool.pause(pause),
-                Next::Batch | Next::Pause(_) => return,
+                NextStep::Pause(pause) if continues => self.spool.pause(pause),
+                NextStep::WaitForBatch | NextStep::Pause(_) => return,
             };
         }
     }
 
     /// Sends one request.
-    pub fn step(&mut self) -> Next {
+    pub fn step(&mut self) -> NextStep {
         let outcome = if self.is_synchronized { self.batch() } else { self.hello() };
         outcome.unwrap_or_else(|error| {
             self.shared.trouble("the spool", &error.to_string());
-            Next::Pause(PAUSE_DISK)
+            NextStep::Pause(PAUSE_DISK)
         })
     }
 
-    fn hello(&mut self) -> io::Result<Next> {
+    fn hello(&mut self) -> io::Result<NextStep> {
         let now = self.time.now();
         let hello = Hello {
             stream: self.spool.stream().id,
@@ -131,15 +131,15 @@ impl<L: Link, T: Time> Sender<L, T> {
                 self.apply_settings(Some(settings));
                 self.is_synchronized = true;
                 self.shared.connected();
-                Ok(Next::Step)
+                Ok(NextStep::Continue)
             }
             Err(error) => Ok(self.trouble(error)),
         }
     }
 
-    fn batch(&mut self) -> io::Result<Next> {
+    fn batch(&mut self) -> io::Result<NextStep> {
         let counts_only = self.counts_only;
-        let Some(first) = self.spool.oldest(false)? else { return Ok(Next::Batch) };
+        let Some(first) = self.spool.oldest(false)? else { return Ok(NextStep::WaitForBatch) };
         let waiting = match counts_only {
             Some(number) if number == first.number => self.spool.oldest(true)?.unwrap_or(first),
             _ => first,
@@ -153,39 +153,43 @@ impl<L: Link, T: Time> Sender<L, T> {
                 self.shared.stored(waiting.rows);
                 self.apply_settings(settings);
                 self.pause = PAUSE_MIN;
-                Ok(Next::Step)
+                Ok(NextStep::Continue)
             }
             Err(RequestError::Refused(refusal, after)) => self.refused(&waiting, refusal, after),
             Err(error) => Ok(self.trouble(error)),
         }
     }
 
-    fn refused(&mut self, waiting: &Waiting, refusal: Refusal, after: Option<Duration>) -> io::Result<Next> {
+    fn refused(&mut self, waiting: &PendingBatch, refusal: Refusal, after: Option<Duration>) -> io::Result<NextStep> {
         match refusal.error {
             // A batch truncated meanwhile differs from what the manager may have received before.
-            Why::Conflict if !waiting.is_truncated => {
+            RefusalReason::Conflict if !waiting.is_truncated => {
                 self.report_new_stream(self.spool.start_separate_stream()?);
-                Ok(Next::Step)
+                Ok(NextStep::Continue)
             }
-            Why::AlreadyStored | Why::Conflict => {
+            RefusalReason::AlreadyStored | RefusalReason::Conflict => {
                 // An earlier attempt arrived after the manager had reported its position.
                 self.shared.stored(waiting.rows);
                 match refusal.stored_through.filter(|through| *through >= waiting.sequence) {
                     Some(through) => self.resume_after(through)?,
                     None => self.spool.stored(waiting.number)?,
                 }
-                Ok(Next::Step)
+                Ok(NextStep::Continue)
             }
-            Why::SequenceGap if refusal.stored_through.is_some_and(|through| through + 1 != waiting.sequence) => {
+            RefusalReason::SequenceGap
+                if refusal.stored_through.is_some_and(|through| through + 1 != waiting.sequence) =>
+            {
                 self.resume_after(refusal.stored_through.unwrap_or_default())?;
-                Ok(Next::Step)
+                Ok(NextStep::Continue)
             }
-            Why::InvalidValue if self.retried_as_invalid != Some(waiting.number) => {
+            RefusalReason::InvalidValue if self.retried_as_invalid != Some(waiting.number) => {
                 self.retried_as_invalid = Some(waiting.number);
                 self.is_synchronized = false;
-                Ok(Next::Step)
+                Ok(NextStep::Continue)
             }
-            Why::Malformed | Why::InvalidValue | Why::TooLarge if !waiting.is_truncated => {
+            RefusalReason::Malformed | RefusalReason::InvalidValue | RefusalReason::TooLarge
+                if !waiting.is_truncated =>
+            {
                 self.spool.set_aside(waiting.number)?;
                 let folder = self.spool.refused().display().to_string();
                 self.shared.print(&format!(
@@ -193,18 +197,20 @@ impl<L: Link, T: Time> Sender<L, T> {
                      dropped",
                     waiting.rows, refusal.message,
                 ));
-                Ok(Next::Step)
+                Ok(NextStep::Continue)
             }
-            Why::Malformed | Why::InvalidValue | Why::TooLarge if self.counts_only != Some(waiting.number) => {
+            RefusalReason::Malformed | RefusalReason::InvalidValue | RefusalReason::TooLarge
+                if self.counts_only != Some(waiting.number) =>
+            {
                 self.counts_only = Some(waiting.number);
-                Ok(Next::Step)
+                Ok(NextStep::Continue)
             }
             _ => Ok(self.trouble(RequestError::Refused(refusal, after))),
         }
     }
 
     /// Reports the failure once; returns the pause before the next attempt.
-    fn trouble(&mut self, error: RequestError) -> Next {
+    fn trouble(&mut self, error: RequestError) -> NextStep {
         self.is_synchronized = false;
         match error {
             RequestError::Unreachable(why, after) => {
@@ -213,42 +219,46 @@ impl<L: Link, T: Time> Sender<L, T> {
             }
             RequestError::NotAManager(why) => {
                 self.shared.lost(Connection::NotAManager, &why);
-                Next::Pause(REFUSED_PAUSE)
+                NextStep::Pause(REFUSED_PAUSE)
             }
             RequestError::Refused(Refusal { error, message, .. }, after) => match error {
-                Why::TooManyRequests | Why::Unavailable | Why::SequenceGap | Why::AlreadyStored | Why::Conflict => {
+                RefusalReason::TooManyRequests
+                | RefusalReason::Unavailable
+                | RefusalReason::SequenceGap
+                | RefusalReason::AlreadyStored
+                | RefusalReason::Conflict => {
                     self.shared.lost(Connection::Away, &message);
                     self.next_pause(after)
                 }
-                Why::Unauthenticated | Why::Forbidden => {
+                RefusalReason::Unauthenticated | RefusalReason::Forbidden => {
                     self.shared
                         .lost(Connection::Refused, &format!("{message} (token: --token FILE, read again each minute)"));
                     if let Err(why) = self.link.renew() {
                         self.shared.trouble("the token", &why);
                     }
-                    Next::Pause(REFUSED_PAUSE)
+                    NextStep::Pause(REFUSED_PAUSE)
                 }
-                Why::NotFound | Why::MethodNotAllowed | Why::UnsupportedMediaType => {
+                RefusalReason::NotFound | RefusalReason::MethodNotAllowed | RefusalReason::UnsupportedMediaType => {
                     let why = format!("{message}; is --manager the address of the manager?");
                     self.shared.lost(Connection::NotAManager, &why);
-                    Next::Pause(REFUSED_PAUSE)
+                    NextStep::Pause(REFUSED_PAUSE)
                 }
-                Why::Malformed | Why::InvalidValue | Why::TooLarge => {
+                RefusalReason::Malformed | RefusalReason::InvalidValue | RefusalReason::TooLarge => {
                     let why = format!("{message}; does the manager have the same version as this agent?");
                     self.shared.lost(Connection::Refused, &why);
-                    Next::Pause(REFUSED_PAUSE)
+                    NextStep::Pause(REFUSED_PAUSE)
                 }
             },
         }
     }
 
     /// The next pause: doubled after each failure and random, so that agents do not return to a manager together.
-    fn next_pause(&mut self, after: Option<Duration>) -> Next {
+    fn next_pause(&mut self, after: Option<Duration>) -> NextStep {
         let pause = after.map_or(self.pause, |after| after.clamp(PAUSE_MIN, REFUSED_PAUSE));
         self.pause = (self.pause * 2).min(PAUSE_MAX);
         // Without random bytes all agents wait for the same time.
         let share = random::<1>().map_or(1.0, |[byte]| 0.5 + f64::from(byte) / 510.0);
-        Next::Pause(pause.mul_f64(share))
+        NextStep::Pause(pause.mul_f64(share))
     }
 
     fn resume_after(&mut self, stored_through: u64) -> io::Result<()> {

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::clock::{ClockReading, Time, Zero};
+use crate::clock::{ClockReading, ClockZero, Time};
 use crate::recorder::{Counts, Recorder};
 use crate::status::Link;
 pub(crate) use crate::status::{Connection, Trouble};
@@ -133,7 +133,7 @@ impl SharedStatus {
     }
 
     /// The manager's clock at this machine's zero.
-    pub fn clock(&self, zero: Option<Zero>, now: &ClockReading) {
+    pub fn clock(&self, zero: Option<ClockZero>, now: &ClockReading) {
         let local_zero_ns = i64::try_from(now.zero_own_unix_ns).unwrap_or(i64::MAX);
         self.parts().clock =
             zero.map(|zero| Clock { offset_ns: local_zero_ns - zero.unix_ns, error_ns: zero.error_ns });

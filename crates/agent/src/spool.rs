@@ -70,7 +70,7 @@ pub(crate) struct Stream {
 
 /// A batch to be sent.
 #[derive(Clone, Debug)]
-pub(crate) struct Waiting {
+pub(crate) struct PendingBatch {
     /// The file's number.
     pub number: u64,
     /// Number in the stream.
@@ -224,7 +224,7 @@ impl Spool {
     ///
     /// # Errors
     /// Its file cannot be read.
-    pub fn oldest(&self, counts_only: bool) -> io::Result<Option<Waiting>> {
+    pub fn oldest(&self, counts_only: bool) -> io::Result<Option<PendingBatch>> {
         let mut state = self.state();
         let Some(item) = state.index.oldest().cloned() else { return Ok(None) };
         state.newest_tried = state.newest_tried.max(item.number);
@@ -246,7 +246,7 @@ impl Spool {
             }
             file::compressed(&batch)
         };
-        Ok(Some(Waiting {
+        Ok(Some(PendingBatch {
             number: item.number,
             sequence,
             body,

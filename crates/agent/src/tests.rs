@@ -14,7 +14,7 @@ use self::script::{Manager, Ring, ScriptLink, TestTime, World, entries};
 use crate::disk::Disk;
 use crate::disk::crash_point::CrashPoint;
 use crate::recorder::{LocalOptions, Recorder};
-use crate::sender::{AgentIdentity, Next, Sender};
+use crate::sender::{AgentIdentity, NextStep, Sender};
 use crate::shared_status::SharedStatus;
 use crate::spool::Spool;
 use tap_protocol::Settings;
@@ -63,7 +63,7 @@ fn run_agent(world: &World, crash_point: &CrashPoint, random: &mut Rng) -> bool 
         if crash_point.has_crashed() {
             return false;
         }
-        assert!(sender.step() != Next::Batch || spool.usage().batches == 0);
+        assert!(sender.step() != NextStep::WaitForBatch || spool.usage().batches == 0);
     }
     true
 }

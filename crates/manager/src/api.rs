@@ -45,7 +45,7 @@ use crate::data::Data;
 use crate::error::Error;
 use crate::notes::Notes;
 use crate::refused::Refused;
-use tap_protocol::Why;
+use tap_protocol::RefusalReason;
 
 /// State of the API. Clones share it.
 #[derive(Clone)]
@@ -112,8 +112,10 @@ impl State {
 
     fn not_done(&self, error: &Error) -> Refused {
         match error {
-            Error::Refused(why) => refused(Why::InvalidValue, why.as_str()),
-            Error::Unknown { kind, .. } => refused(Why::NotFound, format!("There is no {kind} of this name.")),
+            Error::Refused(why) => refused(RefusalReason::InvalidValue, why.as_str()),
+            Error::Unknown { kind, .. } => {
+                refused(RefusalReason::NotFound, format!("There is no {kind} of this name."))
+            }
             other => self.unavailable(other),
         }
     }
@@ -122,7 +124,7 @@ impl State {
     /// machine.
     fn unavailable(&self, error: &dyn fmt::Display) -> Refused {
         self.trouble(error);
-        refused(Why::Unavailable, "The request failed; the manager's log has the reason. Try again later.")
+        refused(RefusalReason::Unavailable, "The request failed; the manager's log has the reason. Try again later.")
     }
 
     fn trouble(&self, error: &dyn fmt::Display) {
@@ -185,7 +187,7 @@ async fn admit(request: Request, next: Next) -> Response {
         return Refused::forbidden().into_response();
     }
     if !is_same_origin(&request) {
-        return refused(Why::Forbidden, "The request came from a page of another site.").into_response();
+        return refused(RefusalReason::Forbidden, "The request came from a page of another site.").into_response();
     }
     next.run(request).await
 }

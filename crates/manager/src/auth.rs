@@ -26,7 +26,7 @@ use crate::data::Data;
 use crate::notes::Notes;
 use crate::refused::Refused;
 use crate::tokens::{self, Role};
-use tap_protocol::Why;
+use tap_protocol::RefusalReason;
 
 /// The identity of a client: an extension of every authenticated request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,7 +110,7 @@ async fn bearer(State(auth): State<Auth>, mut request: Request, next: Next) -> R
         }
         Ok(None) => {
             let refused = Refused::new(
-                Why::Unauthenticated,
+                RefusalReason::Unauthenticated,
                 "Authentication needed: `Authorization: Bearer TOKEN`. `yamabiko tap manager token add NAME` creates a \
                  token; a revoked token is not valid.",
             );
@@ -118,7 +118,7 @@ async fn bearer(State(auth): State<Auth>, mut request: Request, next: Next) -> R
         }
         Err(error) => {
             auth.notes.trouble(&format!("reading the token: {error}"));
-            reject(request, Refused::new(Why::Unavailable, "The index cannot be read now."), 0)
+            reject(request, Refused::new(RefusalReason::Unavailable, "The index cannot be read now."), 0)
         }
     }
 }
@@ -177,17 +177,17 @@ fn as_refusal(original: Response, refused: &Refused) -> Response {
 /// A refusal by a handler, with its text.
 fn by_status(status: StatusCode) -> Refused {
     let why = match status.as_u16() {
-        401 => Why::Unauthenticated,
-        403 => Why::Forbidden,
-        404 => Why::NotFound,
-        405 => Why::MethodNotAllowed,
-        409 => Why::AlreadyStored,
-        413 => Why::TooLarge,
-        415 => Why::UnsupportedMediaType,
-        422 => Why::InvalidValue,
-        429 => Why::TooManyRequests,
-        500.. => Why::Unavailable,
-        _ => Why::Malformed,
+        401 => RefusalReason::Unauthenticated,
+        403 => RefusalReason::Forbidden,
+        404 => RefusalReason::NotFound,
+        405 => RefusalReason::MethodNotAllowed,
+        409 => RefusalReason::AlreadyStored,
+        413 => RefusalReason::TooLarge,
+        415 => RefusalReason::UnsupportedMediaType,
+        422 => RefusalReason::InvalidValue,
+        429 => RefusalReason::TooManyRequests,
+        500.. => RefusalReason::Unavailable,
+        _ => RefusalReason::Malformed,
     };
     Refused::new(
         why,

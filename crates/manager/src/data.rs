@@ -77,7 +77,7 @@ impl Data {
     fn with(folder: &Path, lock: Option<File>) -> Result<Arc<Data>> {
         let path = folder.join(INDEX);
         let writer = connect(&path)?;
-        furnish(&writer, &path)?;
+        prepare_index(&writer, &path)?;
         Ok(Arc::new(Data {
             folder: folder.to_owned(),
             writer: Mutex::new(writer),
@@ -246,7 +246,7 @@ fn reader(path: &Path) -> rusqlite::Result<Connection> {
 }
 
 /// Checks that the index is of this version; creates it if the file is empty.
-fn furnish(connection: &Connection, path: &Path) -> Result<()> {
+fn prepare_index(connection: &Connection, path: &Path) -> Result<()> {
     // Before any change.
     is_empty(connection, path)?;
     let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
@@ -262,12 +262,12 @@ fn furnish(connection: &Connection, path: &Path) -> Result<()> {
     )?;
     // With two concurrent openers of an empty file, the second waits here and finds the schema.
     connection.execute_batch("BEGIN IMMEDIATE")?;
-    let outcome = furnish_within(connection, path);
+    let outcome = create_schema_if_empty(connection, path);
     connection.execute_batch(if outcome.is_ok() { "COMMIT" } else { "ROLLBACK" })?;
     outcome
 }
 
-fn furnish_within(connection: &Connection, path: &Path) -> Result<()> {
+fn create_schema_if_empty(connection: &Connection, path: &Path) -> Result<()> {
     if is_empty(connection, path)? {
         connection.execute_batch(SCHEMA)?;
         connection

@@ -29,7 +29,7 @@ use std::time::Duration;
 use sys::clock::realtime_ns;
 
 pub use self::merge::{Merged, SkippedFiles, merge};
-pub(crate) use self::place::Waiting;
+pub(crate) use self::place::PendingBatch;
 pub use self::place::{Round, place};
 pub use self::recover::{Recovered, recover};
 use crate::data::Data;

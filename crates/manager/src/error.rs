@@ -98,7 +98,7 @@ impl Error {
     }
 
     /// Whether the rows themselves cannot be written, so that another batch may succeed.
-    pub(crate) fn is_of_the_rows(&self) -> bool {
+    pub(crate) fn is_row_error(&self) -> bool {
         use rusqlite::ErrorCode as Code;
         let Error::Index(error) = self else { return false };
         !matches!(

@@ -12,7 +12,7 @@ use store::{PartFile, StoreError};
 
 use crate::data::Data;
 use crate::day_files::{DAY_NS, day_named, day_of, name_of, path_of};
-use crate::days::Waiting;
+use crate::days::PendingBatch;
 use crate::days::ordered::{Ordered, Source};
 use crate::error::{Error, Result};
 use crate::tokens::signed;
@@ -157,9 +157,9 @@ fn snapshot(
                 Err(error) => return Err(error.into()),
             }
         }
-        let query = format!("SELECT {} WHERE p.last_at >= ?1 AND p.first_at < ?2 ORDER BY p.id", Waiting::COLUMNS);
+        let query = format!("SELECT {} WHERE p.last_at >= ?1 AND p.first_at < ?2 ORDER BY p.id", PendingBatch::COLUMNS);
         let mut statement = index.prepare_cached(&query)?;
-        let found = statement.query_map(params![bounds[0], bounds[1]], Waiting::of)?;
+        let found = statement.query_map(params![bounds[0], bounds[1]], PendingBatch::of)?;
         let mut waiting = Vec::new();
         let mut rows = 0;
         for batch in found {

@@ -23,7 +23,7 @@ use crate::data::Data;
 use crate::error::{Error, Result};
 use crate::refused::Refused;
 use crate::tokens::{self, Role, signed};
-use tap_protocol::Why;
+use tap_protocol::RefusalReason;
 
 /// Receives log lines, from any thread, a few times a second at most.
 pub type Log = Arc<dyn Fn(&str) + Send + Sync>;
@@ -43,7 +43,7 @@ struct Shared {
 #[derive(Default)]
 struct Buffered {
     /// Refusals since the last write, by reason: all of them.
-    counts: HashMap<Why, u64>,
+    counts: HashMap<RefusalReason, u64>,
     /// The first refusals since the last write.
     rows: Vec<Row>,
     /// Lines logged since the last write, and lines suppressed.
@@ -58,7 +58,7 @@ struct Buffered {
 
 struct Row {
     at_ns: u64,
-    why: Why,
+    why: RefusalReason,
     status: u16,
     agent: String,
     address: String,
@@ -282,7 +282,7 @@ mod tests {
         // The thread does not run: the test determines the seconds.
         let shared = Shared { data: Arc::clone(&data), log, buffered: Mutex::default(), end_signal: Condvar::new() };
         let notes = Notes(Arc::new(shared));
-        let refused = Refused::new(Why::Unauthenticated, "A token is required.");
+        let refused = Refused::new(RefusalReason::Unauthenticated, "A token is required.");
         for second in 0..3 {
             for _ in 0..1000 {
                 notes.refused(&refused, 401, "", Some("192.0.2.1:1000".parse().unwrap()), "GET /\u{1b}[31m");

@@ -72,20 +72,20 @@ pub fn apply(data: &Data, notes: &Notes, retention: &Retention, now_ns: u64) -> 
     }
     days.truncate(removed);
     for day in &days {
-        forget(data, &day.day)?;
+        remove_day(data, &day.day)?;
         notes.log(&format!("{} was removed: {} rows, {} bytes", day.day, day.rows, day.bytes));
     }
     if retention.bytes.is_some_and(|bytes_max| bytes > bytes_max) {
         notes.trouble(&format!("the newest day alone exceeds --keep-bytes: {bytes} bytes"));
     }
     let spans = quality::StoredSpans::default();
-    while data.change(|index| quality::forget(index, now_ns / 1_000_000_000, &spans))? {}
+    while data.change(|index| quality::remove_expired_spans(index, now_ns / 1_000_000_000, &spans))? {}
     Ok(days)
 }
 
 /// Removes the day from the index first, so that a partly removed day is unlisted and is cleaned up at the next
 /// start.
-fn forget(data: &Data, day: &str) -> Result<()> {
+fn remove_day(data: &Data, day: &str) -> Result<()> {
     data.change(|index| index.execute("DELETE FROM parts WHERE day = ?1", [day]))?;
     data.reaches(CrashPoint::DayForgotten)?;
     let folder = data.days().join(day);

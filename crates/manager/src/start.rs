@@ -26,7 +26,7 @@ use crate::otlp::{self, Sender};
 use crate::refused::Refused;
 use crate::retention::Retention;
 use crate::tls::{self, ServedCertificate};
-use tap_protocol::Why;
+use tap_protocol::RefusalReason;
 
 /// Configuration of a manager.
 #[derive(Clone, Debug)]
@@ -283,9 +283,9 @@ fn page_server(plan: &Plan, served: &ServedCertificate, data: &Data, notes: &Not
     let notes = notes.clone();
     let log_refusal = move |peer: Option<SocketAddr>, status: axum::http::StatusCode| {
         let (why, message) = match status.as_u16() {
-            413 => (Why::TooLarge, "the body was too long"),
-            405 => (Why::MethodNotAllowed, "the method was not allowed"),
-            _ => (Why::Forbidden, "the URL lacked its secret, or the host name was not one of this host"),
+            413 => (RefusalReason::TooLarge, "the body was too long"),
+            405 => (RefusalReason::MethodNotAllowed, "the method was not allowed"),
+            _ => (RefusalReason::Forbidden, "the URL lacked its secret, or the host name was not one of this host"),
         };
         // The URL may contain a mistyped secret.
         notes.refused(&Refused::new(why, message), status.as_u16(), "", peer, "the page");

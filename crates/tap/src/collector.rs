@@ -11,7 +11,7 @@ use schema::tap_part::TapPart;
 use schema::{TapExchange, TapSide};
 use units::Timestamp;
 
-use crate::event::{Event, Owner, What};
+use crate::event::{Event, EventKind, Owner};
 use crate::exchange::Exchanges;
 use crate::filter::Only;
 use crate::indicators::Sides;
@@ -167,7 +167,7 @@ impl State {
     fn apply(&mut self, event: Event) {
         let origin = event.origin;
         self.programs.apply(&event);
-        if let What::Loaded { at, .. } | What::Forked { at, .. } | What::Filtered { at, .. } = event.what
+        if let EventKind::Loaded { at, .. } | EventKind::Forked { at, .. } | EventKind::Filtered { at, .. } = event.what
             && let Some(before) = self.images.insert(origin.owner(), origin.image)
             && before != origin.image
         {
@@ -212,12 +212,12 @@ mod tests {
         Timestamp::from_nanos(millis * 1_000_000)
     }
 
-    fn event(image: u32, pid: u32, what: What) -> Event {
+    fn event(image: u32, pid: u32, what: EventKind) -> Event {
         Event { origin: Origin { image, pid, tid: pid, space: 0 }, what }
     }
 
     fn loaded(image: u32, pid: u32, program: &str, millis: u64) -> Event {
-        event(image, pid, What::Loaded { at: at(millis), parent_pid: 1, program: program.into() })
+        event(image, pid, EventKind::Loaded { at: at(millis), parent_pid: 1, program: program.into() })
     }
 
     fn opened(image: u32, pid: u32, millis: u64) -> Event {
@@ -230,7 +230,7 @@ mod tests {
             nonblocking: false,
             inherited: false,
         };
-        event(image, pid, What::Opened(opened))
+        event(image, pid, EventKind::Opened(opened))
     }
 
     fn run(millis: u64, bytes: u64) -> Run {
@@ -254,10 +254,10 @@ mod tests {
         let mut rows = Vec::new();
         // The receiving thread's ring is drained before the sending one's.
         for event in [
-            event(1, 7, What::Received(run(30, 500))),
+            event(1, 7, EventKind::Received(run(30, 500))),
             loaded(1, 7, "threads", 0),
             opened(1, 7, 1),
-            event(1, 7, What::Sent(run(10, 80))),
+            event(1, 7, EventKind::Sent(run(10, 80))),
         ] {
             collector.push(event);
         }
@@ -291,7 +291,7 @@ mod tests {
 
     fn inherited_event(image: u32, pid: u32, millis: u64, inherited: bool) -> Event {
         let mut event = opened(image, pid, millis);
-        if let What::Opened(opened) = &mut event.what {
+        if let EventKind::Opened(opened) = &mut event.what {
             (opened.role, opened.inherited) = (Role::Found, inherited);
         }
         event
@@ -301,7 +301,7 @@ mod tests {
         use crate::event::{Caveats, Closed};
         let caveats = Caveats { shared: true, ..Caveats::default() };
         let closed = Closed { connection: 9, begin: at(millis), tcp_counts: None, caveats, forks: [0, 1] };
-        event(image, pid, if is_leaving { What::Leaving(closed) } else { What::Closed(closed) })
+        event(image, pid, if is_leaving { EventKind::Leaving(closed) } else { EventKind::Closed(closed) })
     }
 
     #[test]
@@ -312,8 +312,8 @@ mod tests {
         for (events, pid) in [(by_itself, 7), (by_child, 8)] {
             let mut collector = Collector::new(Vec::new(), 1_000_000_000);
             let mut rows = Vec::new();
-            let begin = [loaded(1, 7, "inetd", 0), opened(1, 7, 1), event(1, 7, What::Sent(run(10, 80)))];
-            let end = [event(2, pid, What::Received(run(30, 500))), closed(2, pid, 40, false)];
+            let begin = [loaded(1, 7, "inetd", 0), opened(1, 7, 1), event(1, 7, EventKind::Sent(run(10, 80)))];
+            let end = [event(2, pid, EventKind::Received(run(30, 500))), closed(2, pid, 40, false)];
             begin.into_iter().chain(events).chain(end).for_each(|event| collector.push(event));
             collector.settle(at(50), &mut rows);
             assert_eq!(
@@ -338,7 +338,7 @@ mod tests {
         assert_eq!(rows, []);
         // After its first use it is an ordinary connection.
         let used =
-            [loaded(2, 8, "cat", 20), inherited_event(2, 8, 21, true), event(2, 8, What::Received(run(30, 500)))];
+            [loaded(2, 8, "cat", 20), inherited_event(2, 8, 21, true), event(2, 8, EventKind::Received(run(30, 500)))];
         used.into_iter().for_each(|event| collector.push(event));
         collector.settle(at(40), &mut rows);
         collector.processes_ended(&[8], at(41), &mut rows);

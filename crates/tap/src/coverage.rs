@@ -1,7 +1,7 @@
 //! Which processes cannot be seen, and why: read from /proc and from the program's file.
 //!
-//! A recorded process reports itself ([`What::Loaded`](crate::event::What::Loaded)). The loader silently skips a
-//! library that it cannot use, and a program without a loader never looks for one; this module determines both
+//! A recorded process reports itself ([`EventKind::Loaded`](crate::event::EventKind::Loaded)). The loader silently
+//! skips a library that it cannot use, and a program without a loader never looks for one; this module determines both
 //! from the outside. Activity of a recorded process that bypasses the hooks shows in the TCP counters of each
 //! connection ([`TcpCounts`](crate::event::TcpCounts)).
 

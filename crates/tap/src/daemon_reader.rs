@@ -22,7 +22,7 @@ use units::Timestamp;
 use crate::coverage::{self, Departed, RingProcesses, Unseen};
 use crate::daemon_state::{DaemonState, Entry, Starting, UnreportedProgram};
 use crate::error::Result;
-use crate::event::{Event, Origin, Owner, What};
+use crate::event::{Event, EventKind, Origin, Owner};
 use crate::folder::DaemonFolder;
 use crate::rings::{Adoption, Capacity, INDEX_SHIFT, Rings};
 
@@ -96,7 +96,7 @@ impl DaemonReader {
         let positions = self.rings.collect_and_free(&mut is_ended, &mut |event| {
             // `Polled` events are not used, and a program that waits in poll writes ten of them a second. One counts
             // as a sign of life if there is no other.
-            if !matches!(event.what, What::Polled { .. }) || out_of_sight.contains(&event.origin.owner()) {
+            if !matches!(event.what, EventKind::Polled { .. }) || out_of_sight.contains(&event.origin.owner()) {
                 events.push(event);
             }
         });
@@ -191,7 +191,7 @@ impl DaemonReader {
             is_accepted
         });
         for (image, records) in refused {
-            events.push(Event { origin: Origin { image, ..Origin::default() }, what: What::Lost { records } });
+            events.push(Event { origin: Origin { image, ..Origin::default() }, what: EventKind::Lost { records } });
         }
         if new_refusals > 0 {
             self.note(format!(

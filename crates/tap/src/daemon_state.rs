@@ -25,7 +25,7 @@ use schema::TapExchange;
 use serde::{Deserialize, Serialize};
 use units::Timestamp;
 
-use crate::event::{Event, Owner, What};
+use crate::event::{Event, EventKind, Owner};
 use crate::exchange::Exchanges;
 use crate::filter::Only;
 use crate::order::{InOrder, event_time};
@@ -265,7 +265,7 @@ impl DaemonState {
     fn apply_event(&mut self, event: Event) {
         let (origin, at) = (event.origin, event_time(&event.what));
         let mut replaced = Vec::new();
-        if let What::Lost { .. } = event.what {
+        if let EventKind::Lost { .. } = event.what {
             self.exchanges.note_lost_records(origin.image, self.now);
         } else if let Some(before) = self.processes.record_event(origin, at) {
             replaced = before;
@@ -273,7 +273,7 @@ impl DaemonState {
             self.untracked_events += 1;
             return;
         }
-        let is_filtered = matches!(event.what, What::Filtered { .. });
+        let is_filtered = matches!(event.what, EventKind::Filtered { .. });
         self.programs.apply(&event);
         self.exchanges.apply(event);
         if is_filtered {

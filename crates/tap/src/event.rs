@@ -23,26 +23,26 @@ pub struct Event {
     /// The thread that reported it.
     pub origin: Origin,
     /// The event.
-    pub what: What,
+    pub what: EventKind,
 }
 
-impl What {
+impl EventKind {
     /// The connection number of the event, if it concerns a connection.
     pub(crate) fn connection_mut(&mut self) -> Option<&mut u64> {
         match self {
-            What::Opened(opened) => Some(&mut opened.connection),
-            What::Connected(attempt) | What::ConnectFailed(attempt) => Some(&mut attempt.connection),
-            What::Withdrawn { connection, .. } | What::Shut { connection, .. } => Some(connection),
-            What::Sent(run) | What::Received(run) => Some(&mut run.connection),
-            What::Closed(closed) | What::Leaving(closed) => Some(&mut closed.connection),
-            What::Loaded { .. }
-            | What::Forked { .. }
-            | What::Executing { .. }
-            | What::Resolved { .. }
-            | What::Polled { .. }
-            | What::Aside { .. }
-            | What::Filtered { .. }
-            | What::Lost { .. } => None,
+            EventKind::Opened(opened) => Some(&mut opened.connection),
+            EventKind::Connected(attempt) | EventKind::ConnectFailed(attempt) => Some(&mut attempt.connection),
+            EventKind::Withdrawn { connection, .. } | EventKind::Shut { connection, .. } => Some(connection),
+            EventKind::Sent(run) | EventKind::Received(run) => Some(&mut run.connection),
+            EventKind::Closed(closed) | EventKind::Leaving(closed) => Some(&mut closed.connection),
+            EventKind::Loaded { .. }
+            | EventKind::Forked { .. }
+            | EventKind::Executing { .. }
+            | EventKind::Resolved { .. }
+            | EventKind::Polled { .. }
+            | EventKind::Aside { .. }
+            | EventKind::Filtered { .. }
+            | EventKind::Lost { .. } => None,
         }
     }
 }
@@ -81,7 +81,7 @@ pub struct Owner {
 
 /// Kinds of events.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum What {
+pub enum EventKind {
     /// The library was loaded: this process image is recorded.
     Loaded {
         /// When its constructor ran.
@@ -115,7 +115,7 @@ pub enum What {
         program: String,
     },
     /// A process is about to run another program: exec in the process itself, in a vfork child, or by posix_spawn. If
-    /// that program loads the library, [`What::Loaded`] follows under the same pid.
+    /// that program loads the library, [`EventKind::Loaded`] follows under the same pid.
     Executing {
         /// Time of the event.
         at: Timestamp,
@@ -145,8 +145,8 @@ pub enum What {
     Connected(Attempt),
     /// Connect has failed, with [`Attempt::error`]. The connection may still be closed later.
     ConnectFailed(Attempt),
-    /// The preceding [`What::Opened`] was not an attempt: the kernel rejected the call, for an address of the wrong
-    /// length or a listening socket. No more events of this number follow.
+    /// The preceding [`EventKind::Opened`] was not an attempt: the kernel rejected the call, for an address of the
+    /// wrong length or a listening socket. No more events of this number follow.
     Withdrawn {
         /// The connection.
         connection: u64,

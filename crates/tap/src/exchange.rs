@@ -29,7 +29,7 @@ use units::Timestamp;
 
 use self::connection::Connection;
 use self::image::Image;
-use crate::event::{Closed, Event, Opened, Origin, Role, What};
+use crate::event::{Closed, Event, EventKind, Opened, Origin, Role};
 use crate::filter::Only;
 use crate::rings::INDEX_SHIFT;
 
@@ -100,35 +100,35 @@ impl Exchanges {
     pub fn apply(&mut self, event: Event) {
         let origin = event.origin;
         match event.what {
-            What::Loaded { program, .. } => self.image(origin).program = Some(program.into()),
-            What::Forked { parent_image, fork, program, .. } => {
+            EventKind::Loaded { program, .. } => self.image(origin).program = Some(program.into()),
+            EventKind::Forked { parent_image, fork, program, .. } => {
                 self.forked(origin, parent_image, fork, &program);
             }
-            What::Resolved { begin, end, error, .. } => self.resolved(origin, begin, end, error),
-            What::Opened(opened) => self.opened(origin, &opened),
-            What::Connected(attempt) => self.with(attempt.connection, |open, _| open.connected(&attempt)),
-            What::ConnectFailed(attempt) => {
+            EventKind::Resolved { begin, end, error, .. } => self.resolved(origin, begin, end, error),
+            EventKind::Opened(opened) => self.opened(origin, &opened),
+            EventKind::Connected(attempt) => self.with(attempt.connection, |open, _| open.connected(&attempt)),
+            EventKind::ConnectFailed(attempt) => {
                 if let Some(open) = self.remove(attempt.connection) {
                     open.connect_failed(&attempt, &mut self.done);
                 }
             }
-            What::Withdrawn { connection, .. } => drop(self.remove(connection)),
-            What::Sent(run) => {
+            EventKind::Withdrawn { connection, .. } => drop(self.remove(connection)),
+            EventKind::Sent(run) => {
                 self.hold(origin, run.connection);
                 self.with(run.connection, |open, done| {
                     open.used_by(origin.image);
                     open.sent(&run, done);
                 });
             }
-            What::Received(run) => {
+            EventKind::Received(run) => {
                 self.hold(origin, run.connection);
                 self.with(run.connection, |open, done| {
                     open.used_by(origin.image);
                     open.received(&run, done);
                 });
             }
-            What::Closed(closed) => self.closed(origin, &closed),
-            What::Leaving(closed) => {
+            EventKind::Closed(closed) => self.closed(origin, &closed),
+            EventKind::Leaving(closed) => {
                 self.hold(origin, closed.connection);
                 self.with(closed.connection, |open, _| open.leave_reported(origin.image, &closed));
                 if self.connections.contains_key(&closed.connection) {
@@ -136,12 +136,12 @@ impl Exchanges {
                 }
                 self.recount(closed.connection);
             }
-            What::Lost { records } => self.lost = self.lost.saturating_add(records),
-            What::Shut { .. }
-            | What::Filtered { .. }
-            | What::Executing { .. }
-            | What::Polled { .. }
-            | What::Aside { .. } => {}
+            EventKind::Lost { records } => self.lost = self.lost.saturating_add(records),
+            EventKind::Shut { .. }
+            | EventKind::Filtered { .. }
+            | EventKind::Executing { .. }
+            | EventKind::Polled { .. }
+            | EventKind::Aside { .. } => {}
         }
     }
 

@@ -10,7 +10,7 @@
 use serde::{Deserialize, Serialize};
 use units::Timestamp;
 
-use crate::event::{Event, Origin, What};
+use crate::event::{Event, EventKind, Origin};
 
 /// Waiting events.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -56,22 +56,22 @@ impl InOrder {
 }
 
 /// When an event ended, which is when it could be recorded; zero without a time.
-pub(crate) fn event_time(what: &What) -> Timestamp {
+pub(crate) fn event_time(what: &EventKind) -> Timestamp {
     match what {
-        What::Loaded { at, .. }
-        | What::Forked { at, .. }
-        | What::Filtered { at, .. }
-        | What::Executing { at, .. }
-        | What::Shut { at, .. }
-        | What::Withdrawn { at, .. }
-        | What::Polled { at, .. }
-        | What::Aside { at, .. } => *at,
-        What::Resolved { end, .. } => *end,
-        What::Opened(opened) => opened.at,
-        What::Connected(attempt) | What::ConnectFailed(attempt) => attempt.end,
-        What::Sent(run) | What::Received(run) => run.end,
-        What::Closed(closed) | What::Leaving(closed) => closed.begin,
-        What::Lost { .. } => Timestamp::ZERO,
+        EventKind::Loaded { at, .. }
+        | EventKind::Forked { at, .. }
+        | EventKind::Filtered { at, .. }
+        | EventKind::Executing { at, .. }
+        | EventKind::Shut { at, .. }
+        | EventKind::Withdrawn { at, .. }
+        | EventKind::Polled { at, .. }
+        | EventKind::Aside { at, .. } => *at,
+        EventKind::Resolved { end, .. } => *end,
+        EventKind::Opened(opened) => opened.at,
+        EventKind::Connected(attempt) | EventKind::ConnectFailed(attempt) => attempt.end,
+        EventKind::Sent(run) | EventKind::Received(run) => run.end,
+        EventKind::Closed(closed) | EventKind::Leaving(closed) => closed.begin,
+        EventKind::Lost { .. } => Timestamp::ZERO,
     }
 }
 
@@ -83,7 +83,7 @@ mod tests {
     use crate::event::Origin;
 
     fn polled(image: u32, at: u64) -> Event {
-        let what = What::Polled { at: Timestamp::from_nanos(at), blocked: Duration::ZERO, calls: 1 };
+        let what = EventKind::Polled { at: Timestamp::from_nanos(at), blocked: Duration::ZERO, calls: 1 };
         Event { origin: Origin { image, pid: image, tid: image, space: 0 }, what }
     }
 

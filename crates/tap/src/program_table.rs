@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use units::Timestamp;
 
 use crate::coverage::Unseen;
-use crate::event::{Event, Origin, Owner, What};
+use crate::event::{Event, EventKind, Origin, Owner};
 
 /// Programs by name, with reasons for missing data.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -42,7 +42,7 @@ struct Start {
 pub struct Starting {
     /// Process number, as the parent sees it.
     pub owner: Owner,
-    /// Program path as given to the call; see [`What::Executing`].
+    /// Program path as given to the call; see [`EventKind::Executing`].
     pub path: String,
     /// Whether its environment has the library.
     pub preloaded: bool,
@@ -107,7 +107,7 @@ impl ProgramTable {
     /// Applies an event: loading, forking, starting, and activity that the hooks do not record.
     pub fn apply(&mut self, event: &Event) {
         match &event.what {
-            What::Loaded { at, program, parent_pid } => {
+            EventKind::Loaded { at, program, parent_pid } => {
                 let owner = event.origin.owner();
                 self.latest.insert(owner, (event.origin.image, *at));
                 let mut start = self.take_start(owner);
@@ -121,22 +121,22 @@ impl ProgramTable {
                     entry.path = start.path;
                 }
             }
-            What::Forked { program, .. } => self.seen(event.origin, program),
-            What::Filtered { program, parent_pid, .. } => {
+            EventKind::Forked { program, .. } => self.seen(event.origin, program),
+            EventKind::Filtered { program, parent_pid, .. } => {
                 if *parent_pid == INIT_PID {
                     self.starting.remove(&FIRST_CHILD);
                 }
                 self.unseen(event.origin.pid, program, &Unseen::Filtered.to_string());
             }
             // A missing number is reported later. A blocked parent reports its child after the child's own report.
-            What::Executing { at, pid, path, preloaded } if *pid != 0 => {
+            EventKind::Executing { at, pid, path, preloaded } if *pid != 0 => {
                 let owner = Owner { space: event.origin.space, pid: *pid };
                 if self.latest.get(&owner).is_none_or(|(_, loaded)| loaded < at) {
                     self.drop_oldest_start();
                     self.starting.insert(owner, Start { path: path.clone(), preloaded: *preloaded, at: *at });
                 }
             }
-            What::Aside { uring_setups, unfollowed, .. } => {
+            EventKind::Aside { uring_setups, unfollowed, .. } => {
                 let (uring, unfollowed) = (u64::from(*uring_setups), u64::from(*unfollowed));
                 let name = self.names.get(&event.origin.image).map(|(name, _)| name.clone()).unwrap_or_default();
                 if let Some(entry) = self.entry(&name) {
@@ -386,16 +386,16 @@ const FIRST_CHILD: Owner = Owner { space: 0, pid: 0 };
 mod tests {
     use super::*;
 
-    fn event(image: u32, pid: u32, what: What) -> Event {
+    fn event(image: u32, pid: u32, what: EventKind) -> Event {
         Event { origin: Origin { image, pid, tid: pid, space: 4 }, what }
     }
 
     fn loaded(image: u32, pid: u32, program: &str) -> Event {
-        event(image, pid, What::Loaded { at: Timestamp::ZERO, parent_pid: 1, program: program.into() })
+        event(image, pid, EventKind::Loaded { at: Timestamp::ZERO, parent_pid: 1, program: program.into() })
     }
 
     fn executing(pid: u32, path: &str, preloaded: bool) -> Event {
-        event(1, pid, What::Executing { at: Timestamp::ZERO, pid, path: path.into(), preloaded })
+        event(1, pid, EventKind::Executing { at: Timestamp::ZERO, pid, path: path.into(), preloaded })
     }
 
     fn reported(programs: &ProgramTable) -> Vec<(String, u64, String, String)> {
@@ -441,9 +441,9 @@ mod tests {
         let mut programs = ProgramTable::default();
         let at = Timestamp::from_nanos;
         let loaded =
-            |image, pid, ns| event(image, pid, What::Loaded { at: at(ns), parent_pid: 7, program: "sh".into() });
+            |image, pid, ns| event(image, pid, EventKind::Loaded { at: at(ns), parent_pid: 7, program: "sh".into() });
         let executing =
-            |pid, ns| event(1, 7, What::Executing { at: at(ns), pid, path: "/bin/sh".into(), preloaded: true });
+            |pid, ns| event(1, 7, EventKind::Executing { at: at(ns), pid, path: "/bin/sh".into(), preloaded: true });
         // The first is reported late; the second has a reused number, and never reports.
         [loaded(2, 8, 20), executing(8, 10), loaded(3, 9, 30), executing(9, 40)].iter().for_each(|e| programs.apply(e));
         programs.image_ended(2);
@@ -455,7 +455,7 @@ mod tests {
     fn a_program_that_bypasses_the_hooks_is_partial() {
         let mut programs = ProgramTable::default();
         programs.apply(&loaded(1, 7, "io"));
-        let aside = What::Aside { at: Timestamp::ZERO, datagram_sockets: 3, uring_setups: 1, unfollowed: 0 };
+        let aside = EventKind::Aside { at: Timestamp::ZERO, datagram_sockets: 3, uring_setups: 1, unfollowed: 0 };
         programs.apply(&event(1, 7, aside));
         programs.apply(&loaded(2, 8, "stdio"));
         programs.add(&TapExchange {

@@ -113,7 +113,7 @@ impl Default for Capacity {
 #[derive(Debug)]
 pub struct Rings {
     /// The ring file of each user, by index.
-    areas: BTreeMap<u32, RingFile>,
+    ring_files: BTreeMap<u32, RingFile>,
     shape: Shape,
     ticks: Ticks,
     /// The common number of all files.
@@ -184,14 +184,14 @@ impl Rings {
             is_daemon: boot.is_some(),
             filters: system_call_filters(boot.is_some()),
         };
-        let area = RingFile::fill(file, path, &set, FIRST, geteuid().as_raw(), capacity.ready)?;
-        Ok(Rings::of(area, set, ticks))
+        let ring_file = RingFile::fill(file, path, &set, FIRST, geteuid().as_raw(), capacity.ready)?;
+        Ok(Rings::of(ring_file, set, ticks))
     }
 
-    fn of(area: RingFile, set: Set, ticks: Ticks) -> Rings {
+    fn of(ring_file: RingFile, set: Set, ticks: Ticks) -> Rings {
         let new_pairs = ticks.pairs();
         Rings {
-            areas: BTreeMap::from([(area.index, area)]),
+            ring_files: BTreeMap::from([(ring_file.index, ring_file)]),
             shape: set.shape,
             ticks,
             ring: set.ring,
@@ -233,9 +233,9 @@ impl Rings {
         let path = folder.ring();
         let file = OpenOptions::new().read(true).write(true).open(&path).map_err(Error::file("open", &path))?;
         let ticks = Ticks::start(clock);
-        let (mut area, set) = RingFile::adopt(file, &path, FIRST, geteuid().as_raw(), ticks.kind())?;
-        area.resume(&ReaderState::default(), false);
-        Ok(Rings::of(area, set, ticks))
+        let (mut ring_file, set) = RingFile::adopt(file, &path, FIRST, geteuid().as_raw(), ticks.kind())?;
+        ring_file.resume(&ReaderState::default(), false);
+        Ok(Rings::of(ring_file, set, ticks))
     }
 
     /// [`Rings::images`] of a file without a reader.
@@ -266,13 +266,17 @@ impl Rings {
 
     /// Adds new users, restores headers, and removes truncated files.
     fn maintain(&mut self) {
-        for area in self.ring_server.iter().flat_map(RingServer::created) {
-            self.areas.insert(area.index, area);
+        for ring_file in self.ring_server.iter().flat_map(RingServer::created) {
+            self.ring_files.insert(ring_file.index, ring_file);
         }
-        self.headers_restored += self.areas.values_mut().map(RingFile::restore_header).sum::<u64>();
-        let cut = self.areas.values().filter(|area| area.is_truncated()).map(|area| (area.index, area.user));
+        self.headers_restored += self.ring_files.values_mut().map(RingFile::restore_header).sum::<u64>();
+        let cut = self
+            .ring_files
+            .values()
+            .filter(|ring_file| ring_file.is_truncated())
+            .map(|ring_file| (ring_file.index, ring_file.user));
         for (index, user) in cut.collect::<Vec<_>>() {
-            self.areas.remove(&index);
+            self.ring_files.remove(&index);
             self.cut = true;
             self.cut_users.push(user);
             if let Some(folder) = &self.folder {
@@ -299,7 +303,7 @@ impl Rings {
 
     /// Common properties of a new user's ring.
     fn set(&self) -> Set {
-        let first = self.areas.values().next();
+        let first = self.ring_files.values().next();
         Set {
             shape: self.shape,
             ring: self.ring,
@@ -313,41 +317,44 @@ impl Rings {
 
     /// The user whose ring an image writes to, according to the kernel.
     pub fn user_of(&self, image: u32) -> Option<u32> {
-        self.areas.get(&(image >> INDEX_SHIFT)).map(|area| area.user)
+        self.ring_files.get(&(image >> INDEX_SHIFT)).map(|ring_file| ring_file.user)
     }
 
     /// The files that are read: index and inode.
     pub(crate) fn files(&self) -> Vec<(u32, u64)> {
-        self.areas.values().map(|area| (area.index, area.inode)).collect()
+        self.ring_files.values().map(|ring_file| (ring_file.index, ring_file.inode)).collect()
     }
 
-    fn area(&self, number: u32) -> Option<(&RingFile, u32)> {
-        Some((self.areas.get(&(number / self.shape.slots))?, number % self.shape.slots))
+    fn ring_file(&self, number: u32) -> Option<(&RingFile, u32)> {
+        Some((self.ring_files.get(&(number / self.shape.slots))?, number % self.shape.slots))
     }
 
-    fn area_mut(&mut self, number: u32) -> Option<(&mut RingFile, u32)> {
-        Some((self.areas.get_mut(&(number / self.shape.slots))?, number % self.shape.slots))
+    fn ring_file_mut(&mut self, number: u32) -> Option<(&mut RingFile, u32)> {
+        Some((self.ring_files.get_mut(&(number / self.shape.slots))?, number % self.shape.slots))
     }
 
     /// Number of slots ever claimed, of all users.
     fn used(&self) -> Vec<u32> {
         let slots = self.shape.slots;
-        self.areas.values().flat_map(|area| (0..area.used).map(move |slot| area.index * slots + slot)).collect()
+        self.ring_files
+            .values()
+            .flat_map(|ring_file| (0..ring_file.used).map(move |slot| ring_file.index * slots + slot))
+            .collect()
     }
 
     fn word(&self, number: u32, at: usize) -> &AtomicU64 {
-        let (area, slot) = self.area(number).expect("the slot belongs to a mapped file");
-        area.memory.word(slot_at(slot) + at)
+        let (ring_file, slot) = self.ring_file(number).expect("the slot belongs to a mapped file");
+        ring_file.memory.word(slot_at(slot) + at)
     }
 
     fn reader(&self, number: u32) -> &Reader {
-        let (area, slot) = self.area(number).expect("the slot belongs to a mapped file");
-        &area.readers[slot as usize]
+        let (ring_file, slot) = self.ring_file(number).expect("the slot belongs to a mapped file");
+        &ring_file.readers[slot as usize]
     }
 
     fn reader_mut(&mut self, number: u32) -> &mut Reader {
-        let (area, slot) = self.area_mut(number).expect("the slot belongs to a mapped file");
-        &mut area.readers[slot as usize]
+        let (ring_file, slot) = self.ring_file_mut(number).expect("the slot belongs to a mapped file");
+        &mut ring_file.readers[slot as usize]
     }
 
     fn records(&self, number: u32) -> u32 {
@@ -371,7 +378,7 @@ impl Rings {
     }
 
     fn sum(&self, at: usize) -> u32 {
-        let all = self.areas.values().map(|area| area.memory.half(at).load(Ordering::Relaxed));
+        let all = self.ring_files.values().map(|ring_file| ring_file.memory.half(at).load(Ordering::Relaxed));
         all.fold(0, u32::saturating_add)
     }
 
@@ -383,15 +390,15 @@ impl Rings {
 
     /// The owner of a slot, if valid: images of another user's ring are rejected.
     fn origin(&self, number: u32) -> Origin {
-        let (area, slot) = self.area(number).expect("the slot belongs to a mapped file");
+        let (ring_file, slot) = self.ring_file(number).expect("the slot belongs to a mapped file");
         let base = slot_at(slot);
         // The image is read first: once it is set, the other fields are set.
-        let image = area.memory.half(base + slot::IMAGE).load(Ordering::Acquire);
+        let image = ring_file.memory.half(base + slot::IMAGE).load(Ordering::Acquire);
         Origin {
-            image: if image >> INDEX_SHIFT == area.index { image } else { 0 },
-            pid: (area.memory.word(base + slot::STATE).load(Ordering::Relaxed) >> 32) as u32,
-            tid: area.memory.half(base + slot::TID).load(Ordering::Relaxed),
-            space: area.memory.half(base + slot::SPACE).load(Ordering::Relaxed),
+            image: if image >> INDEX_SHIFT == ring_file.index { image } else { 0 },
+            pid: (ring_file.memory.word(base + slot::STATE).load(Ordering::Relaxed) >> 32) as u32,
+            tid: ring_file.memory.half(base + slot::TID).load(Ordering::Relaxed),
+            space: ring_file.memory.half(base + slot::SPACE).load(Ordering::Relaxed),
         }
     }
 
@@ -407,14 +414,14 @@ impl Rings {
 
     /// Clears the image before the slot becomes free: a new owner claims the slot before it writes its image.
     fn forget_owner(&self, number: u32) {
-        let (area, slot) = self.area(number).expect("the slot belongs to a mapped file");
-        area.memory.half(slot_at(slot) + slot::IMAGE).store(0, Ordering::Relaxed);
+        let (ring_file, slot) = self.ring_file(number).expect("the slot belongs to a mapped file");
+        ring_file.memory.half(slot_at(slot) + slot::IMAGE).store(0, Ordering::Relaxed);
     }
 
     /// Reserves memory for a ring whose thread will soon need it, and may be unable to reserve it itself.
     fn reserve_ahead(&mut self, number: u32) {
-        if let Some((area, slot)) = self.area_mut(number) {
-            area.reserve_ahead(slot);
+        if let Some((ring_file, slot)) = self.ring_file_mut(number) {
+            ring_file.reserve_ahead(slot);
         }
     }
 }

@@ -28,8 +28,8 @@ use sys::clock::Clock;
 use sys::sched::{Cores, Urgency};
 use tap::coverage::{self, Partial};
 use tap::folder::Folder;
-use tap::self_tap::SelfTap;
 use tap::rings::{Capacity, Policy, Rings};
+use tap::self_tap::SelfTap;
 use tap::{Collector, Live, Only};
 use units::Timestamp;
 

@@ -37,11 +37,11 @@ fn seal(spool: &Spool, rows: u32, through: u64) {
 }
 
 /// The next batch to be sent.
-fn next(spool: &Spool) -> Option<(Waiting, Batch)> {
+fn next(spool: &Spool) -> Option<(PendingBatch, Batch)> {
     next_as(spool, false)
 }
 
-fn next_as(spool: &Spool, counts_only: bool) -> Option<(Waiting, Batch)> {
+fn next_as(spool: &Spool, counts_only: bool) -> Option<(PendingBatch, Batch)> {
     let waiting = spool.oldest(counts_only).unwrap()?;
     let mut json = Vec::new();
     std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(&*waiting.body), &mut json).unwrap();

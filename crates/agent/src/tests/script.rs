@@ -10,14 +10,14 @@ use std::time::Duration;
 use flate2::read::GzDecoder;
 use stats::Rng;
 use tap::daemon_state::{DaemonState, Entry};
-use tap::event::{Caveats, Closed, Event, Opened, Origin, Role, Run, What};
+use tap::event::{Caveats, Closed, Event, EventKind, Opened, Origin, Role, Run};
 use units::Timestamp;
 
-use crate::clock::{ClockReading, Time, Zero};
+use crate::clock::{ClockReading, ClockZero, Time};
 use crate::disk::crash_point::CrashPoint;
 use crate::link::{Link, RequestError};
 use crate::recorder::Source;
-use tap_protocol::{Batch, Hello, Losses, ROWS_MAX, Refusal, Settings, Stored, Welcome, Why};
+use tap_protocol::{Batch, Hello, Losses, ROWS_MAX, Refusal, RefusalReason, Settings, Stored, Welcome};
 
 /// The state that survives an agent: rings, clock, manager and data folder.
 #[derive(Clone)]
@@ -208,17 +208,20 @@ impl Manager {
         if batch.sequence <= through {
             let is_same =
                 self.sent.get(&(batch.stream.clone(), batch.sequence)).is_some_and(|first| first.rows == batch.rows);
-            return refused(if is_same { Why::AlreadyStored } else { Why::Conflict }, Some(through));
+            return refused(
+                if is_same { RefusalReason::AlreadyStored } else { RefusalReason::Conflict },
+                Some(through),
+            );
         }
         if batch.sequence > through + 1 {
-            return refused(Why::SequenceGap, Some(through));
+            return refused(RefusalReason::SequenceGap, Some(through));
         }
         check(&batch);
         if self.rejected.contains(&batch.sequence) && !batch.rows.is_empty()
             || self.rejected_with_programs.contains(&batch.sequence)
                 && (!batch.programs.is_empty() || batch.gauges.processes > 0)
         {
-            return refused(Why::InvalidValue, None);
+            return refused(RefusalReason::InvalidValue, None);
         }
         self.streams.insert(batch.stream.clone(), batch.sequence);
         self.batches += 1;
@@ -290,7 +293,7 @@ impl Link for ScriptLink {
         })
     }
 
-    fn batch(&mut self, body: &[u8], _: Option<Zero>) -> Result<Stored, RequestError> {
+    fn batch(&mut self, body: &[u8], _: Option<ClockZero>) -> Result<Stored, RequestError> {
         let mut json = Vec::new();
         GzDecoder::new(body).read_to_end(&mut json).unwrap();
         let batch: Batch = serde_json::from_slice(&json).unwrap();
@@ -342,12 +345,12 @@ impl Script {
                 30..80 => self.exchange(),
                 80..97 => self.close(),
                 97 if number.is_multiple_of(7) => ended_images.extend(self.end_image()),
-                _ => self.push(0, What::Lost { records: 3 }),
+                _ => self.push(0, EventKind::Lost { records: 3 }),
             }
         }
         self.at_ns = (number + 1) * ENTRY_NS;
         let at = Timestamp::from_nanos(self.at_ns);
-        self.push(BEACON, What::Polled { at, blocked: Duration::ZERO, calls: 1 });
+        self.push(BEACON, EventKind::Polled { at, blocked: Duration::ZERO, calls: 1 });
         Entry {
             events: std::mem::take(&mut self.events),
             settle_until: Some(at),
@@ -362,7 +365,7 @@ impl Script {
         self.images.push(image);
         let program = ["one", "two", "three"][image as usize % 3].to_owned();
         let at = self.now();
-        self.push(image, What::Loaded { at, parent_pid: 1, program });
+        self.push(image, EventKind::Loaded { at, parent_pid: 1, program });
     }
 
     fn connect(&mut self) {
@@ -375,17 +378,17 @@ impl Script {
         let peer = if connection.is_multiple_of(2) { "192.0.2.7:443" } else { "[2001:db8::7]:80" }.parse().unwrap();
         let opened =
             Opened { connection, at, role: Role::Connected, local, peer, nonblocking: false, inherited: false };
-        self.push(image, What::Opened(opened));
+        self.push(image, EventKind::Opened(opened));
     }
 
     fn exchange(&mut self) {
         let Some((image, connection)) = self.any_open() else { return };
         let sent = self.run(connection);
-        self.push(image, What::Sent(sent));
+        self.push(image, EventKind::Sent(sent));
         // Some requests have no response for a long time.
         if self.random.below(5) > 0 {
             let received = self.run(connection);
-            self.push(image, What::Received(received));
+            self.push(image, EventKind::Received(received));
         }
     }
 
@@ -398,7 +401,13 @@ impl Script {
         let begin = self.now();
         self.push(
             image,
-            What::Closed(Closed { connection, begin, tcp_counts: None, caveats: Caveats::default(), forks: [0; 2] }),
+            EventKind::Closed(Closed {
+                connection,
+                begin,
+                tcp_counts: None,
+                caveats: Caveats::default(),
+                forks: [0; 2],
+            }),
         );
     }
 
@@ -444,7 +453,7 @@ impl Script {
         Timestamp::from_nanos(self.at_ns)
     }
 
-    fn push(&mut self, image: u32, what: What) {
+    fn push(&mut self, image: u32, what: EventKind) {
         self.events.push(Event { origin: Origin { image, pid: image + 100, tid: image + 100, space: 1 }, what });
     }
 }

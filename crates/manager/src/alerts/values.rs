@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::SUBJECTS_MAX;
 use super::rule::{Limits, Metric, Rule};
-use crate::quality::{By, Over, QualityError, Tally, named_agents, over};
+use crate::quality::{By, QualityError, SumQuery, Tally, named_agents, sum_over};
 
 /// The time of an evaluation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +78,7 @@ fn sums(
     limits: &Limits,
     time: EvaluationTime,
 ) -> Result<BTreeMap<String, Tally>, QualityError> {
-    let sum_query = Over {
+    let sum_query = SumQuery {
         from_s: time.end_s.saturating_sub(limits.over_s),
         until_s: time.end_s,
         by: rule.by,
@@ -88,7 +88,7 @@ fn sums(
         program: rule.program.as_deref(),
         peer: rule.peer.as_deref(),
     };
-    over(index, &sum_query)
+    sum_over(index, &sum_query)
 }
 
 /// Attempts, including zero, of agents that have reported everything up to the end. For an agent that has not, the

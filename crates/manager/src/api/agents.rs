@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::parameters::{Named, Parameters};
 use super::responses::{ApiResponse, json, malformed, refused};
 use super::{State, now_ns};
-use tap_protocol::{Gauges, Losses, Settings, SpoolUsage, Why};
+use tap_protocol::{Gauges, Losses, RefusalReason, Settings, SpoolUsage};
 
 /// An agent in a list.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -143,7 +143,7 @@ pub(super) async fn one(With(state): With<State>, Named(name): Named<String>, ur
 
 /// No such agent exists.
 pub(super) fn no_such_agent() -> super::Refused {
-    refused(Why::NotFound, "There is no agent of this name: /api/1/agents lists all agents.")
+    refused(RefusalReason::NotFound, "There is no agent of this name: /api/1/agents lists all agents.")
 }
 
 impl Agent {

@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::State;
 use super::parameters::{Named, Parameters};
 use super::responses::{ApiResponse, json, refused};
-use tap_protocol::Why;
+use tap_protocol::RefusalReason;
 
 #[derive(Serialize)]
 struct Day {
@@ -141,7 +141,7 @@ pub(super) async fn file(
 
 fn removed() -> super::Refused {
     refused(
-        Why::NotFound,
+        RefusalReason::NotFound,
         "There is no such day or file: /api/1/days lists the days, /api/1/days/DAY their files. Files are merged and \
          removed over time.",
     )

@@ -138,11 +138,11 @@ struct Queue {
 pub(super) async fn health(With(state): With<State>, uri: Uri) -> ApiResponse<Response> {
     Parameters::of(&uri, &[])?;
     let with = state.clone();
-    let health = state.read(move |index| fares(index, &with)).await?;
+    let health = state.read(move |index| read_health(index, &with)).await?;
     Ok(json(&health))
 }
 
-fn fares(index: &Connection, state: &State) -> rusqlite::Result<Health> {
+fn read_health(index: &Connection, state: &State) -> rusqlite::Result<Health> {
     let one = |sql: &str| index.query_row(sql, [], |row| row.get::<_, i64>(0));
     let queue =
         index.query_row("SELECT count(*), coalesce(sum(rows), 0), min(received_at) FROM pending", [], |row| {

@@ -10,7 +10,7 @@ use super::parameters::Parameters;
 use super::responses::{ApiResponse, json, malformed, refused};
 use super::{State, now_ns};
 use crate::quality::{self, ComparedSet, Comparison, QualityError, Query};
-use tap_protocol::Why;
+use tap_protocol::RefusalReason;
 
 /// `GET /api/1/quality`
 pub(super) async fn quality(With(state): With<State>, uri: Uri) -> ApiResponse<Response> {
@@ -72,7 +72,7 @@ pub(super) async fn compare(With(state): With<State>, uri: Uri) -> ApiResponse<R
 impl State {
     fn unavailable_or_malformed(&self, error: QualityError) -> super::Refused {
         match error {
-            QualityError::InvalidQuery(why) => refused(Why::InvalidValue, why),
+            QualityError::InvalidQuery(why) => refused(RefusalReason::InvalidValue, why),
             other => self.unavailable(&other),
         }
     }

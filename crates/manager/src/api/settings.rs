@@ -11,7 +11,7 @@ use super::responses::{ApiResponse, body, json, refused};
 use super::{State, now_ns};
 use crate::error::Error;
 use crate::settings::{self, UnversionedSettings};
-use tap_protocol::{Settings, Why};
+use tap_protocol::{RefusalReason, Settings};
 
 /// A change of settings. Absent fields are unchanged.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -83,7 +83,10 @@ pub(super) async fn of_group(
     };
     let agents = state.change(move |data| data.change(act)).await?;
     if agents.is_empty() {
-        return Err(refused(Why::NotFound, "No agent is in this group: /api/1/groups lists the groups with agents."));
+        return Err(refused(
+            RefusalReason::NotFound,
+            "No agent is in this group: /api/1/groups lists the groups with agents.",
+        ));
     }
     Ok(json(&ChangedGroup { agents }))
 }

@@ -9,7 +9,7 @@ use super::parameters::{Named, Parameters};
 use super::responses::{ApiResponse, body, done, json, refused};
 use super::{State, now_ns};
 use crate::tokens::{self, Listed, Role};
-use tap_protocol::Why;
+use tap_protocol::RefusalReason;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -73,7 +73,7 @@ pub(super) async fn make(With(state): With<State>, uri: Uri, request: Request) -
         None => Role::Agent,
         Some(text) => Role::of(text).ok_or_else(|| {
             refused(
-                Why::InvalidValue,
+                RefusalReason::InvalidValue,
                 "`role`: expected agent, operator or \
          reader.",
             )

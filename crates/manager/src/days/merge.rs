@@ -10,7 +10,7 @@ use schema::{FleetRow, Record as _};
 use store::{PartFile, PartWriter};
 
 use super::ordered::{Ordered, Source};
-use super::place::{Part, tidy};
+use super::place::{Part, remove_unlisted};
 use crate::data::{CrashPoint, Data};
 use crate::day_files::{day_named, day_of, next_name, path_of};
 use crate::error::{Error, Result};
@@ -77,9 +77,9 @@ fn merge_parts(data: &Data, parts: &[Part], now_ns: u64) -> Result<()> {
         first_ns: parts.iter().map(|part| part.first_ns).min().unwrap_or(0),
         last_ns: parts.iter().map(|part| part.last_ns).max().unwrap_or(0),
     };
-    let outcome = swap(data, parts, &merged, now_ns);
+    let outcome = replace_parts(data, parts, &merged, now_ns);
     if let Err(error) = outcome {
-        tidy(data, &[merged], &error);
+        remove_unlisted(data, &[merged], &error);
         return Err(error);
     }
     data.reaches(CrashPoint::MergedCommitted)?;
@@ -111,7 +111,7 @@ fn copy(rows: Ordered, writer: &mut PartWriter<FleetRow>) -> Result<()> {
 }
 
 /// Replaces the original files by the merged one in the index.
-fn swap(data: &Data, parts: &[Part], merged: &Part, now_ns: u64) -> Result<()> {
+fn replace_parts(data: &Data, parts: &[Part], merged: &Part, now_ns: u64) -> Result<()> {
     data.reaches(CrashPoint::MergedNamed)?;
     let rows: u64 = parts.iter().map(|part| part.rows).sum();
     if merged.rows != rows {
@@ -126,7 +126,7 @@ fn swap(data: &Data, parts: &[Part], merged: &Part, now_ns: u64) -> Result<()> {
         for part in parts {
             remove.execute(params![part.day, part.file])?;
         }
-        merged.enter(index, now_ns)?;
+        merged.insert(index, now_ns)?;
         Ok::<_, Error>(())
     })
 }

@@ -48,7 +48,7 @@ impl Round {
 
 /// A pending batch as stored in the index.
 #[derive(Debug)]
-pub(crate) struct Waiting {
+pub(crate) struct PendingBatch {
     pub(crate) id: i64,
     pub(crate) agent: String,
     pub(crate) group: String,
@@ -60,14 +60,14 @@ pub(crate) struct Waiting {
     pub(crate) body: Vec<u8>,
 }
 
-impl Waiting {
+impl PendingBatch {
     /// Columns of pending and agents, as [`of`](Self::of) expects them.
     pub(crate) const COLUMNS: &'static str = "p.id, p.agent, coalesce(a.\"group\", ''), p.stream, p.sequence, p.zero_at, \
                                               p.clock_offset_ns, p.rows, p.body FROM pending p LEFT JOIN agents a ON a.name = p.agent";
 
-    pub(crate) fn of(row: &rusqlite::Row<'_>) -> rusqlite::Result<Waiting> {
+    pub(crate) fn of(row: &rusqlite::Row<'_>) -> rusqlite::Result<PendingBatch> {
         let number = |at| Ok::<_, rusqlite::Error>(row.get::<_, i64>(at)?.unsigned_abs());
-        Ok(Waiting {
+        Ok(PendingBatch {
             id: row.get(0)?,
             agent: row.get(1)?,
             group: row.get(2)?,
@@ -114,12 +114,12 @@ impl Waiting {
 /// A full disk, another file system error, SQLite's.
 pub fn place(data: &Data, oldest_day: u64, now_ns: u64) -> Result<Round> {
     match place_some(data, ROWS_PER_ROUND, oldest_day, now_ns) {
-        Err(error) if error.is_of_the_rows() => {}
+        Err(error) if error.is_row_error() => {}
         outcome => return outcome,
     }
     // One batch causes the error: the oldest batch is written alone, and so on until the batch is found.
     match place_some(data, 1, oldest_day, now_ns) {
-        Err(error) if error.is_of_the_rows() => {
+        Err(error) if error.is_row_error() => {
             let (waiting, more) = oldest(data, 1)?;
             let Some(batch) = waiting.first() else { return Ok(Round::default()) };
             data.change(|index| {
@@ -167,7 +167,7 @@ fn place_some(data: &Data, rows_target: u64, oldest_day: u64, now_ns: u64) -> Re
         data.reaches(CrashPoint::PartsNamed)?;
         data.change(|index| {
             for part in &parts {
-                part.enter(index, now_ns)?;
+                part.insert(index, now_ns)?;
             }
             quality::fold(index, &rows)?;
             for (agent, count) in &too_old {
@@ -187,7 +187,7 @@ fn place_some(data: &Data, rows_target: u64, oldest_day: u64, now_ns: u64) -> Re
     match outcome {
         Ok(()) => Ok(round),
         Err(error) => {
-            tidy(data, &parts, &error);
+            remove_unlisted(data, &parts, &error);
             Err(error)
         }
     }
@@ -205,7 +205,7 @@ pub(super) struct Part {
 }
 
 impl Part {
-    pub(super) fn enter(&self, index: &rusqlite::Connection, now_ns: u64) -> rusqlite::Result<()> {
+    pub(super) fn insert(&self, index: &rusqlite::Connection, now_ns: u64) -> rusqlite::Result<()> {
         index
             .prepare_cached(
                 "INSERT INTO parts (day, file, rows, bytes, first_at, last_at, made_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
@@ -224,7 +224,7 @@ impl Part {
 }
 
 /// Removes files that were not listed: a reader of all files would otherwise read their rows twice later.
-pub(super) fn tidy(data: &Data, parts: &[Part], error: &Error) {
+pub(super) fn remove_unlisted(data: &Data, parts: &[Part], error: &Error) {
     if error.is_stop() {
         return;
     }
@@ -243,14 +243,14 @@ pub(super) fn tidy(data: &Data, parts: &[Part], error: &Error) {
 }
 
 /// The oldest pending batches up to this number of rows, and whether there are more.
-fn oldest(data: &Data, rows_target: u64) -> Result<(Vec<Waiting>, bool)> {
+fn oldest(data: &Data, rows_target: u64) -> Result<(Vec<PendingBatch>, bool)> {
     data.read(|index| {
-        let mut statement = index.prepare_cached(&format!("SELECT {} ORDER BY p.id", Waiting::COLUMNS))?;
+        let mut statement = index.prepare_cached(&format!("SELECT {} ORDER BY p.id", PendingBatch::COLUMNS))?;
         let mut found = statement.query([])?;
         let (mut waiting, mut rows) = (Vec::new(), 0);
         while rows < rows_target {
             let Some(row) = found.next()? else { return Ok((waiting, false)) };
-            let batch = Waiting::of(row)?;
+            let batch = PendingBatch::of(row)?;
             rows += batch.rows;
             waiting.push(batch);
         }
@@ -297,7 +297,7 @@ fn sync_folder(folder: &std::path::Path) -> Result<()> {
 }
 
 /// Moves an unreadable batch to the table for inspection.
-fn set_aside(index: &rusqlite::Connection, batch: &Waiting, why: &str, now_ns: u64) -> rusqlite::Result<()> {
+fn set_aside(index: &rusqlite::Connection, batch: &PendingBatch, why: &str, now_ns: u64) -> rusqlite::Result<()> {
     index
         .prepare_cached(
             "INSERT INTO set_aside (at, agent, stream, sequence, rows, why, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",

@@ -26,7 +26,7 @@ fn fill(data: &Data) -> Found {
 }
 
 /// Opens the folder as after a kill.
-fn opened_again(data: Arc<Data>, folder: &Path) -> Arc<Data> {
+fn reopened(data: Arc<Data>, folder: &Path) -> Arc<Data> {
     drop(data);
     let data = Data::open(folder).unwrap();
     recover(&data).unwrap();
@@ -74,7 +74,7 @@ fn a_kill_while_writing_day_files_neither_loses_nor_duplicates_rows() {
         assert!(matches!(place(&data, 0, NOW_NS), Err(Error::Stopped(_))), "{point:?}");
         let remaining_files = files(&data);
         assert!(!remaining_files.is_empty(), "{point:?}: a killed manager does no clean-up");
-        let data = opened_again(data, folder.path());
+        let data = reopened(data, folder.path());
         let is_placed = point == CrashPoint::PlacedCommitted;
         assert_eq!(number(&data, "SELECT count(*) FROM pending"), if is_placed { 0 } else { 3 }, "{point:?}");
         // Quality counts exactly the written rows, in the same transaction.
@@ -145,7 +145,7 @@ fn a_kill_during_a_merge_neither_loses_nor_duplicates_rows() {
         assert!(matches!(merge(&data, &mut SkippedFiles::new(), NOW_NS), Err(Error::Stopped(_))), "{point:?}");
         assert!(files(&data).len() > known(&data).len(), "{point:?}");
         assert_eq!(found(&data), before, "{point:?}: a reader of the index sees each row once");
-        let data = opened_again(data, folder.path());
+        let data = reopened(data, folder.path());
         assert_eq!(found(&data), before, "{point:?}");
         let remaining_files = if point == CrashPoint::MergedNamed { 8 } else { 1 };
         assert_eq!(known(&data).len(), remaining_files, "{point:?}");
@@ -242,7 +242,7 @@ fn rows_of_expired_days_are_counted_and_days_expire_by_age_and_size() {
     assert!(retention::apply(&data, &notes, &age(1), NOW_NS + DAY_NS).is_err());
     assert_eq!((files(&data).len(), known(&data).len()), (2, 1));
     drop((data, notes, _writing));
-    let data = opened_again(Data::open(folder.path()).unwrap(), folder.path());
+    let data = reopened(Data::open(folder.path()).unwrap(), folder.path());
     assert_eq!(found(&data).len(), 4);
     // The newest day stays, whatever its size.
     put(&data, "a", &batch(&stream('a'), 4, &[YESTERDAY_NS]), ZERO_NS, NOW_NS).unwrap();

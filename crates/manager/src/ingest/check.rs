@@ -13,7 +13,7 @@ use crate::day_files::day_of;
 use crate::refused::Refused;
 use crate::settings::SHARE_MIN;
 use schema::TapRow;
-use tap_protocol::{BODY_MAX, Batch, Hello, PROGRAMS_MAX, Program, ROWS_MAX, UNPACKED_MAX, Why};
+use tap_protocol::{BODY_MAX, Batch, Hello, PROGRAMS_MAX, Program, ROWS_MAX, RefusalReason, UNPACKED_MAX};
 
 /// A valid batch.
 #[derive(Debug)]
@@ -69,7 +69,7 @@ pub(super) fn batch(body: &Bytes, is_gzip: bool, zero: Option<(u64, u64)>, now_n
     if batch.rows.len() > ROWS_MAX || batch.programs.len() > PROGRAMS_MAX {
         let why =
             format!("Too many rows or programs: a batch has at most {ROWS_MAX} rows and {PROGRAMS_MAX} programs.");
-        return Err(Refused::new(Why::TooLarge, why));
+        return Err(Refused::new(RefusalReason::TooLarge, why));
     }
     stream(&batch.stream)?;
     printable("boot", &batch.boot, BOOT_MAX)?;
@@ -249,7 +249,7 @@ fn printable(name: &str, text: &str, bytes_max: usize) -> Result<(), Refused> {
 }
 
 fn impossible(why: &str) -> Refused {
-    Refused::new(Why::InvalidValue, format!("Nothing was stored: {why}."))
+    Refused::new(RefusalReason::InvalidValue, format!("Nothing was stored: {why}."))
 }
 
 fn parse<'a, T: serde::Deserialize<'a>>(text: &'a [u8]) -> Result<T, Refused> {
@@ -258,7 +258,7 @@ fn parse<'a, T: serde::Deserialize<'a>>(text: &'a [u8]) -> Result<T, Refused> {
         let kind = if error.is_data() { "JSON of another structure than expected" } else { "not JSON" };
         let (line, column) = (error.line(), error.column());
         Refused::new(
-            Why::Malformed,
+            RefusalReason::Malformed,
             format!("The body is {kind} (line {line}, column {column}). See the description of the API."),
         )
     })
@@ -273,13 +273,13 @@ fn plain(body: &Bytes, is_gzip: bool) -> Result<Bytes, Refused> {
     match unpacked(body) {
         Ok(Some(text)) => Ok(text.into()),
         Ok(None) => Err(Refused::new(
-            Why::TooLarge,
+            RefusalReason::TooLarge,
             format!(
                 "The body is too large: at most {UNPACKED_MAX} bytes after \
              decompression."
             ),
         )),
-        Err(_) => Err(Refused::new(Why::Malformed, "The body is not valid gzip, or ended early.")),
+        Err(_) => Err(Refused::new(RefusalReason::Malformed, "The body is not valid gzip, or ended early.")),
     }
 }
 
@@ -300,7 +300,7 @@ pub(crate) fn unpacked(packed: &[u8]) -> std::io::Result<Option<Vec<u8>>> {
 pub(super) fn pack(text: &[u8]) -> Result<Vec<u8>, Refused> {
     let mut packed = Vec::new();
     let read = GzEncoder::new(text, Compression::fast()).read_to_end(&mut packed);
-    read.map_err(|_| Refused::new(Why::Unavailable, "The body cannot be compressed."))?;
+    read.map_err(|_| Refused::new(RefusalReason::Unavailable, "The body cannot be compressed."))?;
     Ok(packed)
 }
 

@@ -14,10 +14,10 @@ use http_body_util::BodyExt as _;
 use sys::clock::realtime_ns;
 use web::ConnectionHandle;
 
-use super::queue::{Ingest, Outcome, What};
+use super::queue::{BodyKind, Ingest, Outcome};
 use crate::auth::{self, DISCARD_BYTES_MAX, Identity};
 use crate::refused::Refused;
-use tap_protocol::{BODY_MAX, Why};
+use tap_protocol::{BODY_MAX, RefusalReason};
 
 /// Routes of agents: `/api/1/agents/NAME/hello` and `/api/1/agents/NAME/batches`.
 pub fn routes(ingest: Ingest) -> Router {
@@ -84,8 +84,8 @@ async fn handle(
         }
     };
     let what = match kind {
-        Kind::Hello => What::Hello,
-        Kind::Batch { zero_ns, zero_error_ns } => What::Batch { zero_ns, zero_error_ns },
+        Kind::Hello => BodyKind::Hello,
+        Kind::Batch { zero_ns, zero_error_ns } => BodyKind::Batch { zero_ns, zero_error_ns },
     };
     match ingest
         .submit(name, peer.map(|peer: SocketAddr| peer.ip()), what, body, is_gzip, received_unix_ns, reservation)
@@ -108,9 +108,9 @@ fn check_owner(identity: &Identity, name: &str) -> Result<(), Refused> {
     match identity {
         Identity::Agent(agent) if agent == name => Ok(()),
         Identity::Agent(_) => {
-            Err(Refused::new(Why::Forbidden, "The token belongs to another agent than the one in the URL."))
+            Err(Refused::new(RefusalReason::Forbidden, "The token belongs to another agent than the one in the URL."))
         }
-        _ => Err(Refused::new(Why::Forbidden, "The token is not a token of an agent.")),
+        _ => Err(Refused::new(RefusalReason::Forbidden, "The token is not a token of an agent.")),
     }
 }
 
@@ -118,7 +118,7 @@ fn check_owner(identity: &Identity, name: &str) -> Result<(), Refused> {
 fn is_gzip(headers: &HeaderMap) -> Result<bool, Refused> {
     let refuse = || {
         Err(Refused::new(
-            Why::UnsupportedMediaType,
+            RefusalReason::UnsupportedMediaType,
             "The body must be JSON (Content-Type: application/json), plain or gzip (Content-Encoding: gzip).",
         ))
     };
@@ -146,7 +146,7 @@ fn length(headers: &HeaderMap) -> Result<Option<usize>, Refused> {
 }
 
 fn too_large() -> Refused {
-    Refused::new(Why::TooLarge, format!("The body is too large: at most {BODY_MAX} bytes as sent."))
+    Refused::new(RefusalReason::TooLarge, format!("The body is too large: at most {BODY_MAX} bytes as sent."))
 }
 
 /// A header that is a number.
@@ -157,7 +157,9 @@ fn number(headers: &HeaderMap, name: &'static str) -> Result<Option<u64>, Refuse
     match (fields.next(), fields.next()) {
         (None, _) => Ok(None),
         (Some(field), None) if number(field).is_some() => Ok(number(field)),
-        _ => Err(Refused::new(Why::Malformed, format!("The header {name} must be one number of nanoseconds."))),
+        _ => {
+            Err(Refused::new(RefusalReason::Malformed, format!("The header {name} must be one number of nanoseconds.")))
+        }
     }
 }
 
@@ -167,7 +169,7 @@ async fn read(mut body: Body) -> Result<Bytes, (Refused, Body)> {
     let reading = async {
         while let Some(frame) = body.frame().await {
             let Ok(frame) = frame else {
-                return Err(Refused::new(Why::Malformed, "The body ended early."));
+                return Err(Refused::new(RefusalReason::Malformed, "The body ended early."));
             };
             if let Some(data) = frame.data_ref() {
                 if bytes.len() + data.len() > BODY_MAX {
@@ -182,7 +184,10 @@ async fn read(mut body: Body) -> Result<Bytes, (Refused, Body)> {
     match outcome {
         Ok(Ok(())) => Ok(bytes.into()),
         Ok(Err(refused)) => Err((refused, body)),
-        Err(_) => Err((Refused::new(Why::Unavailable, "The body did not arrive in time. Try again."), Body::empty())),
+        Err(_) => Err((
+            Refused::new(RefusalReason::Unavailable, "The body did not arrive in time. Try again."),
+            Body::empty(),
+        )),
     }
 }
 

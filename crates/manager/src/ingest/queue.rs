@@ -14,7 +14,7 @@ use crate::data::{CrashPoint, Data};
 use crate::error::{Error, Result};
 use crate::notes::Notes;
 use crate::refused::Refused;
-use tap_protocol::{Hello, Stored, Welcome, Why};
+use tap_protocol::{Hello, RefusalReason, Stored, Welcome};
 
 /// A handle to the storing thread. Clones share it.
 #[derive(Clone)]
@@ -27,7 +27,7 @@ pub struct Ingest {
 }
 
 /// Kind of a body.
-pub(super) enum What {
+pub(super) enum BodyKind {
     Hello,
     Batch { zero_ns: Option<u64>, zero_error_ns: u64 },
 }
@@ -43,7 +43,7 @@ pub(super) enum Outcome {
 struct Job {
     agent: String,
     address: Option<IpAddr>,
-    what: What,
+    what: BodyKind,
     body: Bytes,
     is_gzip: bool,
     received_unix_ns: u64,
@@ -76,13 +76,16 @@ impl Ingest {
     pub(super) fn reserve(&self, agent: &str, bytes: usize) -> Result<Reservation, Refused> {
         let grains = u32::try_from(bytes.div_ceil(GRAIN).max(1)).unwrap_or(u32::MAX);
         let Ok(permit) = Arc::clone(&self.free_bytes).try_acquire_many_owned(grains) else {
-            return Err(Refused::new(Why::TooManyRequests, "Too many requests are being processed. Try again later."));
+            return Err(Refused::new(
+                RefusalReason::TooManyRequests,
+                "Too many requests are being processed. Try again later.",
+            ));
         };
         let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
         let count = busy.entry(agent.to_owned()).or_default();
         if *count >= JOBS_PER_AGENT_MAX {
             return Err(Refused::new(
-                Why::TooManyRequests,
+                RefusalReason::TooManyRequests,
                 "Another request of this agent is being processed: send one after \
              another.",
             ));
@@ -97,7 +100,7 @@ impl Ingest {
         &self,
         agent: String,
         address: Option<IpAddr>,
-        what: What,
+        what: BodyKind,
         body: Bytes,
         is_gzip: bool,
         received_unix_ns: u64,
@@ -105,7 +108,8 @@ impl Ingest {
     ) -> Result<Outcome, Refused> {
         let (reply, response) = oneshot::channel();
         let job = Job { agent, address, what, body, is_gzip, received_unix_ns, reply, _reservation: reservation };
-        let stopping = || Refused::new(Why::Unavailable, "The manager is stopping, or cannot store. Try again.");
+        let stopping =
+            || Refused::new(RefusalReason::Unavailable, "The manager is stopping, or cannot store. Try again.");
         self.jobs.send(job).await.map_err(|_| stopping())?;
         response.await.map_err(|_| stopping())?
     }
@@ -217,7 +221,7 @@ fn process_jobs(data: &Data, notes: &Notes, jobs: &mut Vec<Job>) -> u64 {
                 } else {
                     "The manager cannot store now. Nothing was stored; try again."
                 };
-                let _ = job.reply.send(Err(Refused::new(Why::Unavailable, words)));
+                let _ = job.reply.send(Err(Refused::new(RefusalReason::Unavailable, words)));
             }
             0
         }
@@ -226,8 +230,8 @@ fn process_jobs(data: &Data, notes: &Notes, jobs: &mut Vec<Job>) -> u64 {
 
 fn prepare(job: &Job) -> Result<Prepared, Refused> {
     match job.what {
-        What::Hello => check::hello(&job.body, job.is_gzip).map(Prepared::Hello),
-        What::Batch { zero_ns, zero_error_ns } => {
+        BodyKind::Hello => check::hello(&job.body, job.is_gzip).map(Prepared::Hello),
+        BodyKind::Batch { zero_ns, zero_error_ns } => {
             let zero = zero_ns.map(|zero_ns| (zero_ns, zero_error_ns));
             check::batch(&job.body, job.is_gzip, zero, job.received_unix_ns).map(Box::new).map(Prepared::Batch)
         }

@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::refused::Refused;
 use crate::settings;
 use crate::tokens::signed;
-use tap_protocol::{Hello, Program, Stored, Welcome, Why};
+use tap_protocol::{Hello, Program, RefusalReason, Stored, Welcome};
 
 /// Stores a hello of an agent.
 pub(super) fn hello(
@@ -115,7 +115,7 @@ fn position(index: &Transaction<'_>, agent: &str, stream: &str, now_ns: u64) -> 
             return Ok(Ok(StreamState { through: through.unsigned_abs(), digest }));
         }
         return Ok(Err(Refused::new(
-            Why::Forbidden,
+            RefusalReason::Forbidden,
             "The stream belongs to another agent. Two agents must not share a data directory, nor a copy of one.",
         )));
     }
@@ -127,7 +127,7 @@ fn position(index: &Transaction<'_>, agent: &str, stream: &str, now_ns: u64) -> 
             "The agent has started {STREAMS_MAX} streams: its data directory does not seem to be \
          persistent."
         );
-        return Ok(Err(Refused::new(Why::TooManyRequests, why)));
+        return Ok(Err(Refused::new(RefusalReason::TooManyRequests, why)));
     }
     Ok(Ok(StreamState { through: 0, digest: None }))
 }
@@ -152,14 +152,14 @@ fn sequence_refusal(position: &StreamState, checked: &Checked) -> Option<Refused
     let is_other = sequence == through && position.digest.as_deref().is_some_and(|digest| digest != checked.digest);
     let mut refused = if is_other {
         Refused::new(
-            Why::Conflict,
+            RefusalReason::Conflict,
             "A batch of this number is already stored with other contents: another agent sends under the same stream, \
              from a copy of the data directory. This batch was not stored.",
         )
     } else if sequence <= through {
-        Refused::new(Why::AlreadyStored, "The batch is already stored. Nothing was stored now.")
+        Refused::new(RefusalReason::AlreadyStored, "The batch is already stored. Nothing was stored now.")
     } else {
-        Refused::new(Why::SequenceGap, "The previous batch is missing. Nothing was stored.")
+        Refused::new(RefusalReason::SequenceGap, "The previous batch is missing. Nothing was stored.")
     };
     refused.stored_through = Some(through);
     Some(refused)

@@ -6,7 +6,7 @@ use rusqlite::{Transaction, params};
 use schema::{FleetRow, TapSide};
 
 use super::SPANS_S;
-use super::stored::{Place, Rest, Series, int, read, write};
+use super::stored::{Rest, RowKey, Series, int, read, write};
 use super::sums::Sums;
 use super::windows::{WINDOW_S, Windows};
 use crate::otlp;
@@ -89,32 +89,32 @@ fn fold_span(
     for ((side, program, peer), figures) in series {
         sides.entry(side).or_default().merge(figures);
         let peer = peer.map(|address| address.to_string()).unwrap_or_default();
-        let place = Place {
+        let key = RowKey {
             span_s,
             begin_s,
             agent,
             series: Series { whole: false, rest: Rest::None, side, program, peer: &peer },
         };
-        if !limit.add_within_limit(&place, figures)? {
+        if !limit.add_within_limit(&key, figures)? {
             rest.entry((*side, *program)).or_default().merge(figures);
         }
     }
     let mut others: BTreeMap<&str, NewFigures> = BTreeMap::new();
     for ((side, program), figures) in &rest {
-        let place = Place {
+        let key = RowKey {
             span_s,
             begin_s,
             agent,
             series: Series { whole: false, rest: Rest::Peers, side, program, peer: "" },
         };
-        if !limit.add_within_limit(&place, figures)? {
+        if !limit.add_within_limit(&key, figures)? {
             others.entry(side).or_default().merge(figures);
         }
     }
     for (side, figures) in &others {
         add(
             change,
-            &Place {
+            &RowKey {
                 span_s,
                 begin_s,
                 agent,
@@ -126,7 +126,7 @@ fn fold_span(
     for (side, figures) in &sides {
         add(
             change,
-            &Place {
+            &RowKey {
                 span_s,
                 begin_s,
                 agent,
@@ -150,15 +150,15 @@ struct SeriesLimit<'a> {
 
 impl SeriesLimit<'_> {
     /// Adds figures to an existing place, or to a new one within the limit. Returns whether it did.
-    fn add_within_limit(&mut self, place: &Place<'_>, figures: &NewFigures) -> rusqlite::Result<bool> {
-        if let Some((mut sums, mut windows)) = read(self.change, place)? {
+    fn add_within_limit(&mut self, key: &RowKey<'_>, figures: &NewFigures) -> rusqlite::Result<bool> {
+        if let Some((mut sums, mut windows)) = read(self.change, key)? {
             sums.merge(&figures.sums);
             windows.merge(&figures.windows);
-            write(self.change, place, &sums, &windows)?;
+            write(self.change, key, &sums, &windows)?;
             return Ok(true);
         }
-        let is_single_series = place.series.rest == Rest::None;
-        let is_server_series = is_single_series && place.series.side == TapSide::Server.as_str();
+        let is_single_series = key.series.rest == Rest::None;
+        let is_server_series = is_single_series && key.series.side == TapSide::Server.as_str();
         let bounds = [
             (is_single_series, 0, SERIES_MAX),
             (!is_single_series, 1, PROGRAMS_MAX),
@@ -172,7 +172,7 @@ impl SeriesLimit<'_> {
         for (_, of, series_max) in bounds.into_iter().filter(|(applies, ..)| *applies) {
             *self.free_series(of, series_max)? -= 1;
         }
-        write(self.change, place, &figures.sums, &figures.windows)?;
+        write(self.change, key, &figures.sums, &figures.windows)?;
         Ok(true)
     }
 
@@ -198,9 +198,9 @@ impl SeriesLimit<'_> {
 }
 
 /// Adds figures to a place without a limit.
-fn add(change: &Transaction<'_>, place: &Place<'_>, figures: &NewFigures) -> rusqlite::Result<()> {
-    let (mut sums, mut windows) = read(change, place)?.unwrap_or_default();
+fn add(change: &Transaction<'_>, key: &RowKey<'_>, figures: &NewFigures) -> rusqlite::Result<()> {
+    let (mut sums, mut windows) = read(change, key)?.unwrap_or_default();
     sums.merge(&figures.sums);
     windows.merge(&figures.windows);
-    write(change, place, &sums, &windows)
+    write(change, key, &sums, &windows)
 }

@@ -159,9 +159,9 @@ fn for_each_row(
             peer: text(5)?,
         };
         match selection.meets(&series) {
-            Meets::Yes => on_row(row.get::<_, i64>(0)?.max(0) as u64, agent, &series, row),
-            Meets::No => Ok(()),
-            Meets::Perhaps => {
+            SeriesMatch::Yes => on_row(row.get::<_, i64>(0)?.max(0) as u64, agent, &series, row),
+            SeriesMatch::No => Ok(()),
+            SeriesMatch::Perhaps => {
                 stats.unlisted += row.get::<_, i64>(6)?.max(0) as u64;
                 Ok(())
             }
@@ -206,7 +206,7 @@ fn for_each_row(
 const SEEKS_PER_SPAN: u64 = 16;
 const SEEKS_MAX: u64 = 100_000;
 
-enum Meets {
+enum SeriesMatch {
     Yes,
     No,
     /// The row is part of a sum of other series.
@@ -214,22 +214,22 @@ enum Meets {
 }
 
 impl RowSelection {
-    fn meets(&self, series: &Series<'_>) -> Meets {
+    fn meets(&self, series: &Series<'_>) -> SeriesMatch {
         if !self.sides.has(series.side) {
-            return Meets::No;
+            return SeriesMatch::No;
         }
         if series.whole {
-            return Meets::Yes;
+            return SeriesMatch::Yes;
         }
         let is_other =
             |selection: &Option<String>, is: &str| selection.as_deref().is_some_and(|selection| selection != is);
         match series.rest {
-            Rest::Programs if self.program.is_some() || self.peer.is_some() => Meets::Perhaps,
-            Rest::Programs => Meets::Yes,
-            _ if is_other(&self.program, series.program) => Meets::No,
-            Rest::Peers if self.peer.is_some() => Meets::Perhaps,
-            Rest::None if is_other(&self.peer, series.peer) => Meets::No,
-            _ => Meets::Yes,
+            Rest::Programs if self.program.is_some() || self.peer.is_some() => SeriesMatch::Perhaps,
+            Rest::Programs => SeriesMatch::Yes,
+            _ if is_other(&self.program, series.program) => SeriesMatch::No,
+            Rest::Peers if self.peer.is_some() => SeriesMatch::Perhaps,
+            Rest::None if is_other(&self.peer, series.peer) => SeriesMatch::No,
+            _ => SeriesMatch::Yes,
         }
     }
 }

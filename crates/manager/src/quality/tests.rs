@@ -384,13 +384,13 @@ fn automatic_resolution_fits_the_time_and_the_stored_spans() {
     let change = index.unchecked_transaction().unwrap();
     let year_s = 400 * 86_400;
     let long = StoredSpans { minutes_s: year_s, hours_s: year_s, days_s: Some(year_s) };
-    assert!(!forget(&change, now_s + 100 * year_s, &long).unwrap());
+    assert!(!remove_expired_spans(&change, now_s + 100 * year_s, &long).unwrap());
     change.commit().unwrap();
     assert_eq!(index.query_row("SELECT count(*) FROM quality", [], |row| row.get::<_, i64>(0)).unwrap(), 60 * 3 * 2);
     let retention = StoredSpans { minutes_s: 86_400, hours_s: 10 * 86_400, days_s: Some(30 * 86_400) };
     let change = index.unchecked_transaction().unwrap();
     let mut rounds = 1;
-    while forget(&change, now_s, &retention).unwrap() {
+    while remove_expired_spans(&change, now_s, &retention).unwrap() {
         rounds += 1;
     }
     change.commit().unwrap();

@@ -209,7 +209,7 @@ fn batches_are_stored_written_to_files_and_survive_a_restart() {
 }
 
 /// A case: name, request line, headers, body, and the expected response.
-type Case = (&'static str, &'static str, String, Vec<u8>, u16, Why);
+type Case = (&'static str, &'static str, String, Vec<u8>, u16, RefusalReason);
 
 /// Each refusal from outside: its status, its text, its row in the log, and nothing stored.
 #[test]
@@ -246,27 +246,48 @@ fn each_refused_request_is_explained_logged_and_stores_nothing() {
     let batches = "POST /api/1/agents/shop-7/batches";
     let zero = format!("{}: {}\r\n", tap_protocol::ZERO, now_zero());
     let cases: Vec<Case> = vec![
-        ("no token", batches, "Content-Type: application/json\r\n".into(), good.clone(), 401, Why::Unauthenticated),
-        ("a wrong token", batches, plain("shop-7.AAAA"), good.clone(), 401, Why::Unauthenticated),
-        ("a revoked token", batches, plain(&revoked), good.clone(), 401, Why::Unauthenticated),
-        ("a token of another agent", batches, plain(&other), good.clone(), 403, Why::Forbidden),
-        ("a token of no agent", batches, plain(&operator), good.clone(), 403, Why::Forbidden),
-        ("a stream of another agent", batches, plain(&token), json(&numbered('b', 2)), 403, Why::Forbidden),
-        ("too long", batches, plain(&token), vec![b'x'; tap_protocol::BODY_MAX + 1], 413, Why::TooLarge),
-        ("too long in pieces", batches, plain(&token) + "Transfer-Encoding: chunked\r\n", chunked, 413, Why::TooLarge),
-        ("too long unpacked", batches, packed(&token), bomb, 413, Why::TooLarge),
-        ("too many rows", batches, packed(&token), zipped(&json(&many)), 413, Why::TooLarge),
-        ("not JSON", batches, plain(&token), b"{\"stream\":".to_vec(), 400, Why::Malformed),
-        ("another shape", batches, plain(&token), b"{\"rows\":[]}".to_vec(), 400, Why::Malformed),
-        ("no gzip", batches, packed(&token), good.clone(), 400, Why::Malformed),
-        ("a zero that is none", batches, plain(&token) + "yamabiko-zero: x\r\n", good.clone(), 400, Why::Malformed),
+        (
+            "no token",
+            batches,
+            "Content-Type: application/json\r\n".into(),
+            good.clone(),
+            401,
+            RefusalReason::Unauthenticated,
+        ),
+        ("a wrong token", batches, plain("shop-7.AAAA"), good.clone(), 401, RefusalReason::Unauthenticated),
+        ("a revoked token", batches, plain(&revoked), good.clone(), 401, RefusalReason::Unauthenticated),
+        ("a token of another agent", batches, plain(&other), good.clone(), 403, RefusalReason::Forbidden),
+        ("a token of no agent", batches, plain(&operator), good.clone(), 403, RefusalReason::Forbidden),
+        ("a stream of another agent", batches, plain(&token), json(&numbered('b', 2)), 403, RefusalReason::Forbidden),
+        ("too long", batches, plain(&token), vec![b'x'; tap_protocol::BODY_MAX + 1], 413, RefusalReason::TooLarge),
+        (
+            "too long in pieces",
+            batches,
+            plain(&token) + "Transfer-Encoding: chunked\r\n",
+            chunked,
+            413,
+            RefusalReason::TooLarge,
+        ),
+        ("too long unpacked", batches, packed(&token), bomb, 413, RefusalReason::TooLarge),
+        ("too many rows", batches, packed(&token), zipped(&json(&many)), 413, RefusalReason::TooLarge),
+        ("not JSON", batches, plain(&token), b"{\"stream\":".to_vec(), 400, RefusalReason::Malformed),
+        ("another shape", batches, plain(&token), b"{\"rows\":[]}".to_vec(), 400, RefusalReason::Malformed),
+        ("no gzip", batches, packed(&token), good.clone(), 400, RefusalReason::Malformed),
+        (
+            "a zero that is none",
+            batches,
+            plain(&token) + "yamabiko-zero: x\r\n",
+            good.clone(),
+            400,
+            RefusalReason::Malformed,
+        ),
         (
             "another kind",
             batches,
             plain(&token).replace("application/json", "text/plain"),
             good.clone(),
             415,
-            Why::UnsupportedMediaType,
+            RefusalReason::UnsupportedMediaType,
         ),
         (
             "another coding",
@@ -274,28 +295,49 @@ fn each_refused_request_is_explained_logged_and_stores_nothing() {
             plain(&token) + "Content-Encoding: br\r\n",
             good.clone(),
             415,
-            Why::UnsupportedMediaType,
+            RefusalReason::UnsupportedMediaType,
         ),
-        ("an end before the begin", batches, plain(&token) + &zero, json(&impossible_row), 422, Why::InvalidValue),
-        ("sealed in the future", batches, plain(&token) + &zero, json(&future), 422, Why::InvalidValue),
-        ("a batch replayed", batches, plain(&token) + &zero, json(&numbered('a', 1)), 409, Why::AlreadyStored),
-        ("a batch out of turn", batches, plain(&token) + &zero, json(&numbered('a', 3)), 409, Why::SequenceGap),
+        (
+            "an end before the begin",
+            batches,
+            plain(&token) + &zero,
+            json(&impossible_row),
+            422,
+            RefusalReason::InvalidValue,
+        ),
+        ("sealed in the future", batches, plain(&token) + &zero, json(&future), 422, RefusalReason::InvalidValue),
+        (
+            "a batch replayed",
+            batches,
+            plain(&token) + &zero,
+            json(&numbered('a', 1)),
+            409,
+            RefusalReason::AlreadyStored,
+        ),
+        (
+            "a batch out of turn",
+            batches,
+            plain(&token) + &zero,
+            json(&numbered('a', 3)),
+            409,
+            RefusalReason::SequenceGap,
+        ),
         (
             "a method of another",
             "GET /api/1/agents/shop-7/batches",
             plain(&token),
             Vec::new(),
             405,
-            Why::MethodNotAllowed,
+            RefusalReason::MethodNotAllowed,
         ),
-        ("nothing that is there", "GET /api/2", plain(&token), Vec::new(), 404, Why::NotFound),
+        ("nothing that is there", "GET /api/2", plain(&token), Vec::new(), 404, RefusalReason::NotFound),
         (
             "an agent's name that is none",
             "POST /api/1/agents/%ff/batches",
             plain(&token),
             good.clone(),
             400,
-            Why::Malformed,
+            RefusalReason::Malformed,
         ),
     ];
     for (count, (what, line, fields, body, status, why)) in (1..).zip(&cases) {
@@ -350,7 +392,7 @@ fn a_revoked_token_is_rejected_on_an_open_connection() {
     client.send("shop-7", &token, &numbered('a', 1)).stored();
     tokens::revoke(trial.running().data(), "shop-7", None, 1).unwrap();
     let read_response = client.send("shop-7", &token, &numbered('a', 2));
-    assert_eq!((read_response.status, read_response.refusal().error), (401, Why::Unauthenticated));
+    assert_eq!((read_response.status, read_response.refusal().error), (401, RefusalReason::Unauthenticated));
     assert_eq!(trial.count("SELECT through FROM streams"), 1);
 }
 

@@ -16,12 +16,12 @@ fn at(millis: u64) -> Timestamp {
 }
 
 /// An event of process `pid` of namespace `space`, reported by `image`.
-fn event(image: u32, space: u32, pid: u32, what: What) -> Event {
+fn event(image: u32, space: u32, pid: u32, what: EventKind) -> Event {
     Event { origin: Origin { image, pid, tid: pid, space }, what }
 }
 
 fn loaded(image: u32, space: u32, pid: u32, program: &str, millis: u64) -> Event {
-    event(image, space, pid, What::Loaded { at: at(millis), parent_pid: 1, program: program.into() })
+    event(image, space, pid, EventKind::Loaded { at: at(millis), parent_pid: 1, program: program.into() })
 }
 
 fn opened(image: u32, space: u32, pid: u32, connection: u64, millis: u64) -> Event {
@@ -34,12 +34,12 @@ fn opened(image: u32, space: u32, pid: u32, connection: u64, millis: u64) -> Eve
         nonblocking: false,
         inherited: false,
     };
-    event(image, space, pid, What::Opened(opened))
+    event(image, space, pid, EventKind::Opened(opened))
 }
 
 fn closed(image: u32, space: u32, pid: u32, connection: u64, millis: u64) -> Event {
     let closed = Closed { connection, begin: at(millis), tcp_counts: None, caveats: Caveats::default(), forks: [0, 0] };
-    event(image, space, pid, What::Closed(closed))
+    event(image, space, pid, EventKind::Closed(closed))
 }
 
 fn sent(image: u32, space: u32, pid: u32, connection: u64, millis: u64) -> Event {
@@ -56,7 +56,7 @@ fn sent(image: u32, space: u32, pid: u32, connection: u64, millis: u64) -> Event
         ended: false,
         error: 0,
     };
-    event(image, space, pid, What::Sent(run))
+    event(image, space, pid, EventKind::Sent(run))
 }
 
 fn entry(millis: u64, events: Vec<Event>) -> Entry {
@@ -81,12 +81,12 @@ fn any_daemon_event() -> impl Strategy<Value = Event> {
     let other = (1u32..6, 0u32..3, 1u32..4, 0u8..6, 0u64..1_000_000).prop_map(|(image, space, pid, kind, ns)| {
         let at = Timestamp::from_nanos(ns);
         let what = match kind {
-            0 => What::Loaded { at, parent_pid: 1, program: format!("p{}", ns % 3) },
-            1 => What::Filtered { at, parent_pid: 1, program: "filtered".into() },
-            2 => What::Executing { at, pid, path: "/bin/x".into(), preloaded: true },
-            3 => What::Lost { records: ns },
-            4 => What::Aside { at, datagram_sockets: 1, uring_setups: (ns % 2) as u32, unfollowed: 0 },
-            _ => What::Resolved { begin: at, end: at, name: "n".into(), error: (ns % 2) as i32 },
+            0 => EventKind::Loaded { at, parent_pid: 1, program: format!("p{}", ns % 3) },
+            1 => EventKind::Filtered { at, parent_pid: 1, program: "filtered".into() },
+            2 => EventKind::Executing { at, pid, path: "/bin/x".into(), preloaded: true },
+            3 => EventKind::Lost { records: ns },
+            4 => EventKind::Aside { at, datagram_sockets: 1, uring_setups: (ns % 2) as u32, unfollowed: 0 },
+            _ => EventKind::Resolved { begin: at, end: at, name: "n".into(), error: (ns % 2) as i32 },
         };
         event(image, space, pid, what)
     });
@@ -246,7 +246,7 @@ fn the_connection_filter_can_be_changed_while_running() {
 #[test]
 fn only_changed_programs_are_reported() {
     let mut state = DaemonState::new(Vec::new());
-    let executing = What::Executing { at: at(1), pid: 8, path: "/opt/static".into(), preloaded: true };
+    let executing = EventKind::Executing { at: at(1), pid: 8, path: "/opt/static".into(), preloaded: true };
     let events =
         vec![loaded(1, 4, 7, "sh", 0), event(1, 4, 7, executing), opened(1, 4, 7, 9, 2), closed(1, 4, 7, 9, 3)];
     apply(&mut state, &entry(10, events));
@@ -276,7 +276,7 @@ fn only_changed_programs_are_reported() {
 fn losses_are_reported_once() {
     let mut state = DaemonState::new(Vec::new());
     let unfollowed = |number| Entry { unfollowed: Some(number), ..Entry::default() };
-    apply(&mut state, &entry(10, vec![loaded(1, 4, 7, "p", 0), event(1, 4, 7, What::Lost { records: 5 })]));
+    apply(&mut state, &entry(10, vec![loaded(1, 4, 7, "p", 0), event(1, 4, 7, EventKind::Lost { records: 5 })]));
     apply(&mut state, &unfollowed(3));
     assert_eq!(state.take_lost(), Lost { records: 5, connections_left_out: 3 });
     let mut state = restored(&state);
@@ -301,7 +301,7 @@ fn a_silent_connection_is_dropped_only_after_a_loss_of_records() {
         opened(2, 4, 8, 3, 1),
     ];
     apply(&mut state, &entry(10, events));
-    apply(&mut state, &entry(minutes(1), vec![event(1, 4, 7, What::Lost { records: 1 })]));
+    apply(&mut state, &entry(minutes(1), vec![event(1, 4, 7, EventKind::Lost { records: 1 })]));
     // The second connection has an event after the loss: it is open.
     apply(&mut state, &entry(minutes(2), vec![sent(1, 4, 7, 2, minutes(2))]));
     assert_eq!(apply(&mut state, &entry(minutes(55), Vec::new())), []);
@@ -309,7 +309,7 @@ fn a_silent_connection_is_dropped_only_after_a_loss_of_records() {
     assert_eq!((rows.len(), rows[0].connection, state.gauges().open), (1, Some(0), 2));
     assert_eq!(apply(&mut state, &entry(minutes(60 * 24 * 30), Vec::new())), []);
     // Records of threads without a ring may belong to any connection.
-    let unattributed_loss = event(0, 0, 0, What::Lost { records: 1 });
+    let unattributed_loss = event(0, 0, 0, EventKind::Lost { records: 1 });
     apply(&mut state, &entry(minutes(60 * 24 * 30) + 1, vec![unattributed_loss]));
     let rows = apply(&mut state, &entry(minutes(60 * 24 * 31), Vec::new()));
     assert_eq!((rows.len(), state.gauges().open, state.gauges().processes), (2, 0, 2));
@@ -323,11 +323,12 @@ fn state_size_stays_bounded_over_thousands_of_ended_programs() {
     for image in 1..=6_000u32 {
         let (now, pid) = (u64::from(image) * 1_000, image % 5_000 + 2);
         // Each process is another program, and starts a program that never reports.
-        let executing = What::Executing { at: at(now), pid: pid + 9_000, path: "/bin/gone".into(), preloaded: true };
+        let executing =
+            EventKind::Executing { at: at(now), pid: pid + 9_000, path: "/bin/gone".into(), preloaded: true };
         let events = vec![
             loaded(image, 4, pid, &format!("p{image}"), now),
             event(image, 4, pid, executing),
-            event(image, 4, pid, What::Resolved { begin: at(now), end: at(now), name: "n".into(), error: 0 }),
+            event(image, 4, pid, EventKind::Resolved { begin: at(now), end: at(now), name: "n".into(), error: 0 }),
             opened(image, 4, pid, u64::from(image) * 2, now),
             closed(image, 4, pid, u64::from(image) * 2, now + 1),
             opened(image, 4, pid, u64::from(image) * 2 + 1, now + 2),

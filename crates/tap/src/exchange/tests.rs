@@ -19,9 +19,9 @@ fn summary(rows: &[TapExchange]) -> Vec<(TapOutcome, u64, u64)> {
 
 #[test]
 fn one_request_has_every_indicator() {
-    let mut talk = Conversation::lookup_and_connect(5, 20);
-    talk.send_for(3, 100).wait(50).receive_for(10, 20_000).wait(2).close();
-    let all = rows(talk.events);
+    let mut conversation = Conversation::lookup_and_connect(5, 20);
+    conversation.send_for(3, 100).wait(50).receive_for(10, 20_000).wait(2).close();
+    let all = rows(conversation.events);
     assert_eq!(summary(&all), [(TapOutcome::Succeeded, 100, 20_000)]);
     let row = &all[0];
     assert_eq!((row.connection, row.exchange, row.last), (Some(0), Some(0), true));
@@ -35,12 +35,12 @@ fn one_request_has_every_indicator() {
 
 #[test]
 fn persistent_connections_have_one_row_per_request_and_one_connect_time() {
-    let mut talk = Conversation::connect(20);
+    let mut conversation = Conversation::connect(20);
     for _ in 0..3 {
-        talk.send(80).wait(10).receive(500).wait(1000);
+        conversation.send(80).wait(10).receive(500).wait(1000);
     }
-    talk.close();
-    let all = rows(talk.events);
+    conversation.close();
+    let all = rows(conversation.events);
     assert_eq!(summary(&all), [(TapOutcome::Succeeded, 80, 500); 3]);
     assert_eq!(all.iter().map(|row| row.exchange.unwrap()).collect::<Vec<_>>(), [0, 1, 2]);
     assert_eq!(all.iter().filter(|row| row.setup_ns.is_some()).count(), 1);
@@ -54,18 +54,18 @@ fn persistent_connections_have_one_row_per_request_and_one_connect_time() {
 
 #[test]
 fn pieces_of_one_run_in_one_direction_are_joined() {
-    let mut talk = Conversation::connect(1);
-    talk.send(80).send(20_000).wait(10).receive_for(100, 5_000).receive_for(100, 5_000).close();
-    let all = rows(talk.events);
+    let mut conversation = Conversation::connect(1);
+    conversation.send(80).send(20_000).wait(10).receive_for(100, 5_000).receive_for(100, 5_000).close();
+    let all = rows(conversation.events);
     assert_eq!(summary(&all), [(TapOutcome::Succeeded, 20_080, 10_000)]);
     assert_eq!(all[0].receive_ns(), Some(ms(200)));
 }
 
 #[test]
 fn pipelined_requests_are_one_exchange() {
-    let mut talk = Conversation::connect(1);
-    talk.send(80).wait(1).send(80).wait(30).receive(500).wait(1).receive(500).close();
-    let all = rows(talk.events);
+    let mut conversation = Conversation::connect(1);
+    conversation.send(80).wait(1).send(80).wait(30).receive(500).wait(1).receive(500).close();
+    let all = rows(conversation.events);
     assert_eq!(summary(&all), [(TapOutcome::Succeeded, 160, 1_000)]);
     assert_eq!(all[0].send_ns(), Some(ms(1)));
 }
@@ -73,9 +73,9 @@ fn pipelined_requests_are_one_exchange() {
 #[test]
 fn data_from_the_server_before_any_request_is_a_greeting() {
     // POP3 and SMTP: greeting, then request and response.
-    let mut talk = Conversation::connect(20);
-    talk.wait(7).receive(40).send(6).wait(3).receive(30).send(6).wait(4).receive(20).close();
-    let all = rows(talk.events);
+    let mut conversation = Conversation::connect(20);
+    conversation.wait(7).receive(40).send(6).wait(3).receive(30).send(6).wait(4).receive(20).close();
+    let all = rows(conversation.events);
     assert_eq!(
         summary(&all),
         [(TapOutcome::Greeting, 0, 40), (TapOutcome::Succeeded, 6, 30), (TapOutcome::Succeeded, 6, 20)]
@@ -89,24 +89,24 @@ fn data_from_the_server_before_any_request_is_a_greeting() {
 
 #[test]
 fn tls_exchanges_follow_changes_of_direction_and_close_notify_is_no_request() {
-    let mut talk = Conversation::connect(20);
-    talk.send(517).wait(20).receive(3_000).send(80 + 120).wait(20).receive(9_000).send(24).close();
-    let all = rows(talk.events);
+    let mut conversation = Conversation::connect(20);
+    conversation.send(517).wait(20).receive(3_000).send(80 + 120).wait(20).receive(9_000).send(24).close();
+    let all = rows(conversation.events);
     let outcomes: Vec<_> = all.iter().map(|row| row.outcome).collect();
     assert_eq!(outcomes, [TapOutcome::Succeeded, TapOutcome::Succeeded, TapOutcome::Farewell]);
     // The other end closed first: later data gets no response, however long the program stays.
-    let mut talk = Conversation::connect(20);
-    talk.send(100).wait(20).receive(900).peer_closes().wait(5).send(24).wait(500).close();
-    assert_eq!(rows(talk.events).last().unwrap().outcome, TapOutcome::Farewell);
-    let mut talk = Conversation::connect(20);
-    talk.send(100).wait(20).receive(900).peer_closes().wait(5).send_fails(32).close();
-    assert_eq!(rows(talk.events).last().unwrap().outcome, TapOutcome::Farewell);
+    let mut conversation = Conversation::connect(20);
+    conversation.send(100).wait(20).receive(900).peer_closes().wait(5).send(24).wait(500).close();
+    assert_eq!(rows(conversation.events).last().unwrap().outcome, TapOutcome::Farewell);
+    let mut conversation = Conversation::connect(20);
+    conversation.send(100).wait(20).receive(900).peer_closes().wait(5).send_fails(32).close();
+    assert_eq!(rows(conversation.events).last().unwrap().outcome, TapOutcome::Farewell);
 }
 
 #[test]
 fn a_request_without_response_fails() {
-    let failed = |talk: Conversation| {
-        let all = rows(talk.events);
+    let failed = |conversation: Conversation| {
+        let all = rows(conversation.events);
         let last = all.last().unwrap();
         (last.outcome == TapOutcome::Failed).then_some(last.error).flatten()
     };
@@ -132,11 +132,11 @@ fn a_request_without_response_fails() {
 
 #[test]
 fn a_long_poll_is_one_exchange_in_flight_until_its_response() {
-    let mut talk = Conversation::connect(1);
-    talk.send(80).wait(55_000).receive(2).close();
+    let mut conversation = Conversation::connect(1);
+    conversation.send(80).wait(55_000).receive(2).close();
     let mut exchanges = Exchanges::new(Vec::new());
     let mut seen = Vec::new();
-    for event in talk.events {
+    for event in conversation.events {
         exchanges.apply(event);
         seen.push(exchanges.in_flight());
     }
@@ -149,16 +149,16 @@ fn a_long_poll_is_one_exchange_in_flight_until_its_response() {
 
 #[test]
 fn a_response_on_a_half_closed_connection_is_recorded() {
-    let mut talk = Conversation::connect(1);
-    talk.send(80).shut().wait(5).receive(900).peer_closes().close();
-    assert_eq!(summary(&rows(talk.events)), [(TapOutcome::Succeeded, 80, 900)]);
+    let mut conversation = Conversation::connect(1);
+    conversation.send(80).shut().wait(5).receive(900).peer_closes().close();
+    assert_eq!(summary(&rows(conversation.events)), [(TapOutcome::Succeeded, 80, 900)]);
 }
 
 #[test]
 fn end_of_file_does_not_lengthen_the_last_exchange() {
-    let mut talk = Conversation::connect(1);
-    talk.send(80).wait(5).receive_for(2, 900).wait(60_000).peer_closes().wait(1).close();
-    let all = rows(talk.events);
+    let mut conversation = Conversation::connect(1);
+    conversation.send(80).wait(5).receive_for(2, 900).wait(60_000).peer_closes().wait(1).close();
+    let all = rows(conversation.events);
     assert_eq!((all[0].receive_ns(), all[0].response_ns()), (Some(ms(2)), Some(ms(7))));
 }
 
@@ -186,10 +186,10 @@ fn a_failed_name_lookup_is_a_separate_row() {
 
 #[test]
 fn a_name_lookup_belongs_to_the_next_connect_of_its_thread_or_of_its_process() {
-    let mut talk = Conversation::lookup_and_connect(5, 1);
-    talk.close();
-    talk.open(2).close_other(2);
-    let all = rows(talk.events);
+    let mut conversation = Conversation::lookup_and_connect(5, 1);
+    conversation.close();
+    conversation.open(2).close_other(2);
+    let all = rows(conversation.events);
     assert_eq!(all.iter().map(|row| row.lookup_ns).collect::<Vec<_>>(), [Some(ms(5)), None]);
     let mut elsewhere = Conversation::connecting_after_lookup_in_thread(9, 4);
     elsewhere.close();
@@ -202,17 +202,18 @@ fn a_name_lookup_belongs_to_the_next_connect_of_its_thread_or_of_its_process() {
 
 #[test]
 fn a_connection_opened_and_not_used_is_no_attempt() {
-    let mut talk = Conversation::connect(1);
-    talk.wait(10).close();
-    let all = rows(talk.events);
+    let mut conversation = Conversation::connect(1);
+    conversation.wait(10).close();
+    let all = rows(conversation.events);
     assert_eq!((all[0].outcome, all[0].exchange), (TapOutcome::Unused, None));
     assert_eq!(all[0].setup_ns, Some(ms(1)));
 }
 
 #[test]
 fn a_server_program_records_requests_as_received_and_responses_as_sent() {
-    let mut talk = Conversation::accept();
-    talk.wait(2)
+    let mut conversation = Conversation::accept();
+    conversation
+        .wait(2)
         .receive(80)
         .wait(30)
         .send_for(4, 5_000)
@@ -223,7 +224,7 @@ fn a_server_program_records_requests_as_received_and_responses_as_sent() {
         .wait(1)
         .peer_closes()
         .close();
-    let all = rows(talk.events);
+    let all = rows(conversation.events);
     assert_eq!(summary(&all), [(TapOutcome::Succeeded, 5_000, 80); 2]);
     let row = &all[0];
     assert_eq!((row.side, row.setup_ns), (TapSide::Server, None));
@@ -245,9 +246,9 @@ fn a_server_program_records_requests_as_received_and_responses_as_sent() {
 
 #[test]
 fn exchanges_of_a_killed_program_are_cut_and_of_an_exited_one_are_not() {
-    let end = |talk: &mut Conversation| {
-        talk.process_ends();
-        let all = rows_of(std::mem::take(talk));
+    let end = |conversation: &mut Conversation| {
+        conversation.process_ends();
+        let all = rows_of(std::mem::take(conversation));
         (all.last().unwrap().outcome, all.last().unwrap().closed_at.is_some())
     };
     let mut killed = Conversation::connect(1);
@@ -306,9 +307,9 @@ fn a_connection_is_concurrent_until_its_last_holder_closes_it() {
 #[test]
 fn a_connection_ends_when_its_last_process_closes_it() {
     // A forking server: the parent accepts and closes, the child serves.
-    let mut talk = Conversation::accept();
-    talk.fork(2).close().in_image(2).wait(1).receive(80).wait(5).send(900).wait(1).close();
-    let all = rows(talk.events);
+    let mut conversation = Conversation::accept();
+    conversation.fork(2).close().in_image(2).wait(1).receive(80).wait(5).send(900).wait(1).close();
+    let all = rows(conversation.events);
     assert_eq!(summary(&all), [(TapOutcome::Succeeded, 900, 80)]);
     assert_eq!(all[0].connection_ns(), Some(ms(7)));
 }
@@ -317,17 +318,27 @@ fn a_connection_ends_when_its_last_process_closes_it() {
 fn a_forked_child_that_reports_late_still_holds_the_connection() {
     // The parent has closed before the child ran for the first time.
     let shared = Caveats { shared: true, ..Caveats::default() };
-    let mut talk = Conversation::accept();
-    talk.wait(1).close_with(None, shared).wait(3).fork(2).in_image(2).wait(1).receive(80).wait(5).send(900).wait(1);
-    talk.close_with(None, shared);
-    let all = rows(talk.events);
+    let mut conversation = Conversation::accept();
+    conversation
+        .wait(1)
+        .close_with(None, shared)
+        .wait(3)
+        .fork(2)
+        .in_image(2)
+        .wait(1)
+        .receive(80)
+        .wait(5)
+        .send(900)
+        .wait(1);
+    conversation.close_with(None, shared);
+    let all = rows(conversation.events);
     assert_eq!(summary(&all), [(TapOutcome::Succeeded, 900, 80)]);
     assert_eq!(all[0].connection_ns(), Some(ms(11)));
     // The connection had no other holder: it ends after lingering, with the time of its close.
-    let mut talk = Conversation::accept();
-    talk.receive(80).send(900).wait(1).close_with(None, shared);
+    let mut conversation = Conversation::accept();
+    conversation.receive(80).send(900).wait(1).close_with(None, shared);
     let mut exchanges = Exchanges::new(Vec::new());
-    talk.events.into_iter().for_each(|event| exchanges.apply(event));
+    conversation.events.into_iter().for_each(|event| exchanges.apply(event));
     let (mut early, mut late) = (Vec::new(), Vec::new());
     exchanges.tick(Timestamp::from_nanos(ms(2_000)));
     exchanges.drain(&mut early);
@@ -341,13 +352,13 @@ fn a_forked_child_that_reports_late_still_holds_the_connection() {
 fn a_forked_child_that_never_uses_a_connection_does_not_cut_it() {
     let shared = Caveats { shared: true, ..Caveats::default() };
     let end = |used_by_child: bool| {
-        let mut talk = Conversation::connect(1);
-        talk.fork(2).send(80).wait(5).receive(10).wait(1).close_with(None, shared);
+        let mut conversation = Conversation::connect(1);
+        conversation.fork(2).send(80).wait(5).receive(10).wait(1).close_with(None, shared);
         if used_by_child {
-            talk.in_image(2).wait(1).send(20);
+            conversation.in_image(2).wait(1).send(20);
         }
         let mut exchanges = Exchanges::new(Vec::new());
-        talk.events.into_iter().for_each(|event| exchanges.apply(event));
+        conversation.events.into_iter().for_each(|event| exchanges.apply(event));
         exchanges.image_ended(2, Timestamp::from_nanos(ms(9_000)));
         exchanges.end();
         let mut all = Vec::new();
@@ -360,9 +371,9 @@ fn a_forked_child_that_never_uses_a_connection_does_not_cut_it() {
 
 #[test]
 fn a_connection_ends_when_its_last_holder_released_it_not_when_the_process_end_is_detected() {
-    let found = |talk: &mut Conversation, ended: [u32; 2]| {
+    let found = |conversation: &mut Conversation, ended: [u32; 2]| {
         let mut exchanges = Exchanges::new(Vec::new());
-        std::mem::take(&mut talk.events).into_iter().for_each(|event| exchanges.apply(event));
+        std::mem::take(&mut conversation.events).into_iter().for_each(|event| exchanges.apply(event));
         ended.into_iter().for_each(|image| exchanges.image_ended(image, Timestamp::from_nanos(ms(9_000))));
         exchanges.end();
         let mut all = Vec::new();
@@ -373,9 +384,9 @@ fn a_connection_ends_when_its_last_holder_released_it_not_when_the_process_end_i
     };
     // The child sends a request and leaves, the parent keeps the connection for 100 ms longer.
     let child_request = || {
-        let mut talk = Conversation::connect(1);
-        talk.fork(2).in_image(2).send(80).wait(5).receive(10).exit().in_image(1).wait(100);
-        talk
+        let mut conversation = Conversation::connect(1);
+        conversation.fork(2).in_image(2).send(80).wait(5).receive(10).exit().in_image(1).wait(100);
+        conversation
     };
     for ended in [[1, 2], [2, 1]] {
         assert_eq!(found(child_request().close(), ended), (TapOutcome::Succeeded, Some(ms(106))), "{ended:?}");
@@ -389,12 +400,12 @@ fn a_connection_ends_when_its_last_holder_released_it_not_when_the_process_end_i
 #[test]
 fn a_forked_child_that_reports_after_its_parent_ended_still_holds_the_connection() {
     let abandoned = || {
-        let mut talk = Conversation::connect(1);
-        talk.send(80).wait(5).exit();
+        let mut conversation = Conversation::connect(1);
+        conversation.send(80).wait(5).exit();
         let mut exchanges = Exchanges::new(Vec::new());
-        std::mem::take(&mut talk.events).into_iter().for_each(|event| exchanges.apply(event));
+        std::mem::take(&mut conversation.events).into_iter().for_each(|event| exchanges.apply(event));
         exchanges.image_ended(1, Timestamp::from_nanos(ms(1_010)));
-        (talk, exchanges)
+        (conversation, exchanges)
     };
     let end = |mut exchanges: Exchanges| {
         exchanges.end();
@@ -403,16 +414,16 @@ fn a_forked_child_that_reports_after_its_parent_ended_still_holds_the_connection
         let last = all.pop().unwrap();
         (last.outcome, last.connection_ns())
     };
-    let (mut talk, mut exchanges) = abandoned();
+    let (mut conversation, mut exchanges) = abandoned();
     assert_eq!((exchanges.concurrent_connections(), exchanges.open()), (0, 1));
-    talk.fork(2).in_image(2).wait(10).receive(900).wait(5).close();
-    talk.events.into_iter().for_each(|event| exchanges.apply(event));
+    conversation.fork(2).in_image(2).wait(10).receive(900).wait(5).close();
+    conversation.events.into_iter().for_each(|event| exchanges.apply(event));
     assert_eq!((exchanges.concurrent_connections(), exchanges.open()), (0, 0));
     assert_eq!(end(exchanges), (TapOutcome::Succeeded, Some(ms(21))));
     // The child survives, and the run ends.
-    let (mut talk, mut exchanges) = abandoned();
-    talk.fork(2);
-    talk.events.into_iter().for_each(|event| exchanges.apply(event));
+    let (mut conversation, mut exchanges) = abandoned();
+    conversation.fork(2);
+    conversation.events.into_iter().for_each(|event| exchanges.apply(event));
     exchanges.tick(Timestamp::from_nanos(ms(60_000)));
     assert_eq!(exchanges.concurrent_connections(), 1);
     assert_eq!(end(exchanges), (TapOutcome::Cut, None));
@@ -428,26 +439,26 @@ fn a_forked_child_that_reports_after_its_parent_ended_still_holds_the_connection
 #[test]
 fn a_pending_connect_counts_as_concurrent_connection() {
     let mut exchanges = Exchanges::new(Vec::new());
-    let mut talk = Conversation::connecting();
-    std::mem::take(&mut talk.events).into_iter().for_each(|event| exchanges.apply(event));
+    let mut conversation = Conversation::connecting();
+    std::mem::take(&mut conversation.events).into_iter().for_each(|event| exchanges.apply(event));
     assert_eq!((exchanges.concurrent_connections(), exchanges.open()), (1, 1));
     // The kernel rejected the call: there was no attempt.
     let at = Timestamp::from_nanos(ms(1_001));
-    talk.push(What::Withdrawn { connection: 1, at });
-    talk.events.pop().into_iter().for_each(|event| exchanges.apply(event));
+    conversation.push(EventKind::Withdrawn { connection: 1, at });
+    conversation.events.pop().into_iter().for_each(|event| exchanges.apply(event));
     exchanges.end();
     let mut all = Vec::new();
     exchanges.drain(&mut all);
     assert_eq!((exchanges.concurrent_connections(), exchanges.open(), all.len()), (0, 0, 0));
     // The local address is known after connect returns.
     let local = "192.0.2.7:40000".parse().unwrap();
-    let mut talk = Conversation::connect(20);
-    talk.last_attempt(|attempt| attempt.local = Some(local));
-    talk.send(80).wait(5).receive(10).close();
-    assert_eq!(rows(talk.events)[0].local, Some(local));
+    let mut conversation = Conversation::connect(20);
+    conversation.last_attempt(|attempt| attempt.local = Some(local));
+    conversation.send(80).wait(5).receive(10).close();
+    assert_eq!(rows(conversation.events)[0].local, Some(local));
     // Abandoned while it waits, or killed.
-    let outcome = |talk: &mut Conversation| {
-        let all = rows_of(std::mem::take(talk));
+    let outcome = |conversation: &mut Conversation| {
+        let all = rows_of(std::mem::take(conversation));
         (all[0].outcome, all[0].error, all[0].connection_ns())
     };
     let failed = (TapOutcome::Failed, Some(TapError::GivenUp), Some(ms(3_000)));
@@ -463,14 +474,14 @@ fn a_forked_child_that_responds_slowly_keeps_the_connection_open() {
     // The child reports after its parent has closed, and then nothing for longer than connections linger: its receive
     // is reported when it responds.
     let shared = Caveats { shared: true, ..Caveats::default() };
-    let mut talk = Conversation::accept();
-    talk.wait(1).close_with(None, shared).wait(1).fork(2).in_image(2);
+    let mut conversation = Conversation::accept();
+    conversation.wait(1).close_with(None, shared).wait(1).fork(2).in_image(2);
     let mut exchanges = Exchanges::new(Vec::new());
-    std::mem::take(&mut talk.events).into_iter().for_each(|event| exchanges.apply(event));
+    std::mem::take(&mut conversation.events).into_iter().for_each(|event| exchanges.apply(event));
     exchanges.tick(Timestamp::from_nanos(ms(60_000)));
     assert_eq!(exchanges.open(), 1);
-    talk.wait(1).receive(80).wait(5_000).send(900).wait(1).close_with(None, Caveats::default());
-    talk.events.into_iter().for_each(|event| exchanges.apply(event));
+    conversation.wait(1).receive(80).wait(5_000).send(900).wait(1).close_with(None, Caveats::default());
+    conversation.events.into_iter().for_each(|event| exchanges.apply(event));
     exchanges.end();
     let mut all = Vec::new();
     exchanges.drain(&mut all);
@@ -481,10 +492,10 @@ fn a_forked_child_that_responds_slowly_keeps_the_connection_open() {
 /// A client with the lower port keeps its side, although the ports alone would make it the server.
 #[test]
 fn the_client_side_of_a_connection_survives_exec() {
-    let found = |talk: &mut Conversation| {
-        talk.in_image(2).wait(3_600_000).find("192.0.2.1:33000", "192.0.2.80:50000");
-        talk.send(20).wait(5).receive(900).wait(1).close();
-        std::mem::take(&mut talk.events)
+    let found = |conversation: &mut Conversation| {
+        conversation.in_image(2).wait(3_600_000).find("192.0.2.1:33000", "192.0.2.80:50000");
+        conversation.send(20).wait(5).receive(900).wait(1).close();
+        std::mem::take(&mut conversation.events)
     };
     let outcomes = |mut exchanges: Exchanges, events: Vec<Event>| {
         events.into_iter().for_each(|event| exchanges.apply(event));
@@ -493,14 +504,14 @@ fn the_client_side_of_a_connection_survives_exec() {
         exchanges.drain(&mut all);
         all.iter().map(|row| (row.side, row.outcome, row.sent_bytes)).collect::<Vec<_>>()
     };
-    let mut talk = Conversation::connect(1);
-    talk.send(80).wait(5).receive(10);
+    let mut conversation = Conversation::connect(1);
+    conversation.send(80).wait(5).receive(10);
     let mut exchanges = Exchanges::new(Vec::new());
-    std::mem::take(&mut talk.events).into_iter().for_each(|event| exchanges.apply(event));
+    std::mem::take(&mut conversation.events).into_iter().for_each(|event| exchanges.apply(event));
     exchanges.image_ended(1, Timestamp::from_nanos(ms(1_100)));
     let before = (TapSide::Client, TapOutcome::Cut, 80);
     let expected = [before, (TapSide::Client, TapOutcome::Succeeded, 20)];
-    assert_eq!(outcomes(exchanges, found(&mut talk)), expected);
+    assert_eq!(outcomes(exchanges, found(&mut conversation)), expected);
     // Without earlier events only the ports are known.
     let guessed = outcomes(Exchanges::new(Vec::new()), found(&mut Conversation::default()));
     assert_eq!(guessed[0], (TapSide::Server, TapOutcome::Greeting, 20));
@@ -508,11 +519,11 @@ fn the_client_side_of_a_connection_survives_exec() {
 
 #[test]
 fn only_connections_that_match_the_filter_are_followed() {
-    let mut talk = Conversation::connect(1);
-    talk.send(80).wait(5).receive(10).close();
+    let mut conversation = Conversation::connect(1);
+    conversation.send(80).wait(5).receive(10).close();
     let with = |only: &str| {
         let mut exchanges = Exchanges::new(vec![only.parse().unwrap()]);
-        talk.events.iter().cloned().for_each(|event| exchanges.apply(event));
+        conversation.events.iter().cloned().for_each(|event| exchanges.apply(event));
         let mut all = Vec::new();
         exchanges.drain(&mut all);
         (all.len(), exchanges.opened_so_far())
@@ -524,13 +535,13 @@ fn only_connections_that_match_the_filter_are_followed() {
 fn bytes_that_bypass_the_hooks_are_counted_from_tcp_info() {
     let tcp_counts = |sent, received| Some(TcpCounts { sent, received, retransmits: 2, rtt_us: 40_000 });
     let with = |tcp_counts, caveats: Caveats, error: bool| {
-        let mut talk = Conversation::connect(1);
-        talk.send(80).wait(5).receive(1_000);
+        let mut conversation = Conversation::connect(1);
+        conversation.send(80).wait(5).receive(1_000);
         if error {
-            talk.receive_fails(104);
+            conversation.receive_fails(104);
         }
-        talk.close_with(tcp_counts, caveats);
-        let row = rows(talk.events).pop().unwrap();
+        conversation.close_with(tcp_counts, caveats);
+        let row = rows(conversation.events).pop().unwrap();
         (row.unseen_bytes, row.retransmits)
     };
     let none = Caveats::default();
@@ -549,9 +560,9 @@ fn bytes_that_bypass_the_hooks_are_counted_from_tcp_info() {
 #[test]
 fn open_connections_are_limited_and_those_beyond_are_counted() {
     let mut exchanges = Exchanges { connections_max: 2, ..Exchanges::new(Vec::new()) };
-    let mut talk = Conversation::connect(1);
-    talk.open(2).open(3).open(4).close_other(2).open(5);
-    talk.events.into_iter().for_each(|event| exchanges.apply(event));
+    let mut conversation = Conversation::connect(1);
+    conversation.open(2).open(3).open(4).close_other(2).open(5);
+    conversation.events.into_iter().for_each(|event| exchanges.apply(event));
     assert_eq!((exchanges.open(), exchanges.left_out(), exchanges.opened_so_far()), (2, 2, 3));
 }
 
@@ -560,9 +571,9 @@ fn other_users_are_limited_to_a_share_of_the_connections() {
     let mut exchanges = Exchanges { connections_max: 16, ..Exchanges::new(Vec::new()) };
     let mut open = |index: u32, connections: std::ops::Range<u64>| {
         for connection in connections {
-            let mut talk = Conversation::connect(1);
-            talk.open(connection);
-            let mut event = talk.events.pop().unwrap();
+            let mut conversation = Conversation::connect(1);
+            conversation.open(connection);
+            let mut event = conversation.events.pop().unwrap();
             event.origin.image = index << 24 | 1;
             exchanges.apply(event);
         }
@@ -580,11 +591,11 @@ fn other_users_are_limited_to_a_share_of_the_connections() {
 
 #[test]
 fn overlapping_kinds_of_waiting_are_counted_once() {
-    let mut talk = Conversation::connect(1);
-    talk.send(80).wait(5);
-    talk.last_run(|run| run.blocked = Duration::from_millis(2));
-    talk.receive(10);
-    talk.last_run(|run| run.waited = Duration::from_millis(40));
-    talk.close();
-    assert_eq!(rows(talk.events)[0].blocked_ns, ms(42));
+    let mut conversation = Conversation::connect(1);
+    conversation.send(80).wait(5);
+    conversation.last_run(|run| run.blocked = Duration::from_millis(2));
+    conversation.receive(10);
+    conversation.last_run(|run| run.waited = Duration::from_millis(40));
+    conversation.close();
+    assert_eq!(rows(conversation.events)[0].blocked_ns, ms(42));
 }

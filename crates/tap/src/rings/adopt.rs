@@ -53,12 +53,12 @@ impl Rings {
             let users = Users::read(folder.path());
             let tap_user = geteuid().as_raw();
             let first = users.index.get(&tap_user).copied().unwrap_or(FIRST);
-            if let Ok((area, set)) = RingFile::adopt(file, &folder.ring(), first, tap_user, ticks.kind())
+            if let Ok((ring_file, set)) = RingFile::adopt(file, &folder.ring(), first, tap_user, ticks.kind())
                 && set.boot == boot
                 && set.shape == capacity.shape()
             {
                 // The header's field of filters is written by users.
-                let mut rings = Rings::of(area, Set { is_daemon: true, ..set }, ticks);
+                let mut rings = Rings::of(ring_file, Set { is_daemon: true, ..set }, ticks);
                 rings.resume(folder, users, known)?;
                 return Ok((rings, Adoption::Adopted));
             }
@@ -89,20 +89,20 @@ impl Rings {
             let path = path_of(folder.path(), user);
             // An invalid file is recreated on request.
             match folder.users_ring_file(user).and_then(|file| RingFile::of_set(file, &path, &set, index, user)) {
-                Ok(area) => drop(self.areas.insert(index, area)),
+                Ok(ring_file) => drop(self.ring_files.insert(index, ring_file)),
                 Err(_) => drop((users.index.remove(&user), std::fs::remove_file(&path))),
             }
         }
         let nothing = ReaderState::default();
-        for area in self.areas.values_mut() {
-            area.resume(before.unwrap_or(&nothing), before.is_some());
+        for ring_file in self.ring_files.values_mut() {
+            ring_file.resume(before.unwrap_or(&nothing), before.is_some());
         }
         let reported = self.unclaimed_reported();
         let written = before.map_or(0, ReaderState::unclaimed_reported);
-        if let Some(area) = self.areas.values_mut().next() {
-            let unclaimed = area.memory.word(header::UNCLAIMED).load(Ordering::Relaxed);
-            area.unclaimed_reported =
-                area.unclaimed_reported.saturating_add(written.saturating_sub(reported)).min(unclaimed);
+        if let Some(ring_file) = self.ring_files.values_mut().next() {
+            let unclaimed = ring_file.memory.word(header::UNCLAIMED).load(Ordering::Relaxed);
+            ring_file.unclaimed_reported =
+                ring_file.unclaimed_reported.saturating_add(written.saturating_sub(reported)).min(unclaimed);
         }
         self.ring_server = Some(RingServer::start(folder.path(), set, users, Policy::AllPrograms)?);
         self.folder = Some(folder.path().to_owned());

@@ -33,7 +33,7 @@ impl Ticks {
 
     /// Uses the cycle counter for a resumed reader, whose records may be as old as the first of `before`.
     pub fn resume(run: Clock, before: &Pairs) -> Ticks {
-        let pairs = counter_is_a_clock().then(|| {
+        let pairs = is_cycle_counter_reliable().then(|| {
             let first = pair();
             let may_follow = before.last().is_none_or(|last| last.monotonic_ns < first.monotonic_ns);
             let mut pairs = if may_follow { before.clone() } else { Pairs::default() };
@@ -122,7 +122,7 @@ fn counter() -> u64 {
 
 /// Whether the cycle counter has one rate, never stops, and is trusted by the kernel, which compares the cores'
 /// counters at boot.
-fn counter_is_a_clock() -> bool {
+fn is_cycle_counter_reliable() -> bool {
     let source = std::fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource");
     let processor = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let flags = processor.lines().find(|line| line.starts_with("flags")).unwrap_or_default();

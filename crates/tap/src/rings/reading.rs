@@ -19,7 +19,7 @@ use super::decode::{Decoded, Record};
 use super::layout::{RECORD_BYTES, RECORD_WORDS, header, slot, state};
 use super::positions::{Positions, SlotPosition};
 use super::ring_file::INDEX_SHIFT;
-use crate::event::{Event, Origin, What};
+use crate::event::{Event, EventKind, Origin};
 use crate::order::event_time;
 
 /// Result of reading a slot.
@@ -147,7 +147,7 @@ impl Rings {
 
     /// Maximum records of a slot in a round of collecting: each user has the same share, whatever others write.
     fn limit(&self, number: u32) -> u64 {
-        let used = self.area(number).map_or(1, |(area, _)| u64::from(area.used));
+        let used = self.ring_file(number).map_or(1, |(ring_file, _)| u64::from(ring_file.used));
         (self.budget / used.max(1)).max(self.budget.min(SLOT_RECORDS_MIN))
     }
 
@@ -184,7 +184,7 @@ impl Rings {
         }
         for SlotPosition { slot: number, at } in &positions.slots {
             // The file was truncated meanwhile.
-            if self.area(*number).is_none() {
+            if self.ring_file(*number).is_none() {
                 continue;
             }
             self.word(*number, slot::TAIL).store(at.tail, Ordering::Release);
@@ -196,7 +196,7 @@ impl Rings {
         for (number, state) in &positions.free {
             // The state is checked to be unchanged. Only this reader changes the state of a slot whose owner has ended.
             let is_same = |number| self.state(number).load(Ordering::Acquire) == *state;
-            if self.area(*number).is_some() && is_same(*number) && self.is_read(*number) {
+            if self.ring_file(*number).is_some() && is_same(*number) && self.is_read(*number) {
                 self.forget_owner(*number);
                 self.state(*number).store(u64::from(state::FREE), Ordering::Release);
             }
@@ -208,12 +208,12 @@ impl Rings {
 
     /// Records dropped by threads without a ring, as reported so far, of all users.
     pub(super) fn unclaimed_reported(&self) -> u64 {
-        self.areas.values().fold(0, |sum: u64, area| sum.saturating_add(area.unclaimed_reported))
+        self.ring_files.values().fold(0, |sum: u64, ring_file| sum.saturating_add(ring_file.unclaimed_reported))
     }
 
     fn note_unclaimed(&self) {
-        for area in self.areas.values() {
-            area.memory.word(header::UNCLAIMED_REPORTED).store(area.unclaimed_reported, Ordering::Relaxed);
+        for ring_file in self.ring_files.values() {
+            ring_file.memory.word(header::UNCLAIMED_REPORTED).store(ring_file.unclaimed_reported, Ordering::Relaxed);
         }
     }
 
@@ -276,7 +276,7 @@ impl Rings {
         lost += dropped.saturating_sub(reader.dropped_reported).min(DROPPED_MAX);
         reader.dropped_reported = dropped;
         if lost > 0 {
-            on(Event { origin, what: What::Lost { records: lost } });
+            on(Event { origin, what: EventKind::Lost { records: lost } });
             events += 1;
         }
         SlotRead { events, has_records: waiting > 0, is_unchanged, latest_unread }
@@ -284,9 +284,9 @@ impl Rings {
 
     /// Removes references to other users from a record: parents in other rings are dropped, and where users are
     /// separate, connection numbers are made unique per user.
-    fn restrict_to_user(&self, number: u32, what: &mut What) {
+    fn restrict_to_user(&self, number: u32, what: &mut EventKind) {
         let index = number / self.shape.slots;
-        if let What::Forked { parent_image, .. } = what
+        if let EventKind::Forked { parent_image, .. } = what
             && *parent_image >> INDEX_SHIFT != index
         {
             *parent_image = 0;
@@ -302,21 +302,21 @@ impl Rings {
     /// Records of threads without a ring, by user.
     fn report_unclaimed(&mut self, on: &mut dyn FnMut(Event)) -> usize {
         let mut events = 0;
-        for area in self.areas.values_mut() {
-            let unclaimed = area.memory.word(header::UNCLAIMED).load(Ordering::Relaxed);
-            let records = unclaimed.saturating_sub(area.unclaimed_reported).min(DROPPED_MAX);
-            area.unclaimed_reported = unclaimed;
+        for ring_file in self.ring_files.values_mut() {
+            let unclaimed = ring_file.memory.word(header::UNCLAIMED).load(Ordering::Relaxed);
+            let records = unclaimed.saturating_sub(ring_file.unclaimed_reported).min(DROPPED_MAX);
+            ring_file.unclaimed_reported = unclaimed;
             if records > 0 {
                 events += 1;
-                let origin = Origin { image: area.index << INDEX_SHIFT, ..Origin::default() };
-                on(Event { origin, what: What::Lost { records } });
+                let origin = Origin { image: ring_file.index << INDEX_SHIFT, ..Origin::default() };
+                on(Event { origin, what: EventKind::Lost { records } });
             }
         }
         events
     }
 
     /// Interprets a record. `None` for a part of a path that is not the last, and for invalid records.
-    fn interpret(&mut self, slot: u32, record: &Record, latest: u64) -> Option<What> {
+    fn interpret(&mut self, slot: u32, record: &Record, latest: u64) -> Option<EventKind> {
         let decoded = if record.latest_ticks() <= latest { record.decode(&self.ticks) } else { Decoded::Invalid };
         let part = match decoded {
             Decoded::Complete(what) => return Some(what),
@@ -338,16 +338,16 @@ impl Rings {
             return None;
         }
         let path = String::from_utf8_lossy(&std::mem::take(path)).into_owned();
-        Some(What::Executing { at: self.ticks.at(part.at), pid: part.pid, path, preloaded: part.preloaded })
+        Some(EventKind::Executing { at: self.ticks.at(part.at), pid: part.pid, path, preloaded: part.preloaded })
     }
 
     pub(super) fn record(&self, number: u32, count: u64) -> Record {
-        let (area, slot) = self.area(number).expect("the slot belongs to a mapped file");
+        let (ring_file, slot) = self.ring_file(number).expect("the slot belongs to a mapped file");
         let at = count & u64::from(self.shape.records(slot) - 1);
         let offset = (self.shape.at(slot) + at * RECORD_BYTES as u64) as usize;
         let mut words = [0; RECORD_WORDS];
         for (index, word) in words.iter_mut().enumerate() {
-            *word = area.memory.word(offset + index * 8).load(Ordering::Relaxed);
+            *word = ring_file.memory.word(offset + index * 8).load(Ordering::Relaxed);
         }
         Record(words)
     }

@@ -76,17 +76,20 @@ impl RingFile {
         let memory = map(&file, shape.file_bytes()).map_err(Error::file("map", path))?;
         // The header and slot pages, before anything is written there.
         reserve(&file, 0, shape.records_at()).map_err(Error::file("allocate memory for", path))?;
-        let mut area = RingFile::of(file, path, memory, set, index, user)?;
-        memory_filtered(&area.memory, set);
-        area.restore_header();
+        let mut ring_file = RingFile::of(file, path, memory, set, index, user)?;
+        memory_filtered(&ring_file.memory, set);
+        ring_file.restore_header();
         for slot in 0..shape.slots.min(ready.max(FIRST_SLOTS)) {
             let first = if slot < ready { shape.records(slot) } else { FIRST_RECORDS };
-            area.reserve_records(slot, first).map_err(Error::file("allocate memory for", path))?;
+            ring_file.reserve_records(slot, first).map_err(Error::file("allocate memory for", path))?;
         }
-        area.ready = shape.slots.min(FIRST_SLOTS.max(ready));
+        ring_file.ready = shape.slots.min(FIRST_SLOTS.max(ready));
         // The mode is set independently of the umask. Only now may other processes open the file.
-        area.file.set_permissions(Permissions::from_mode(0o600)).map_err(Error::file("change the mode of", path))?;
-        Ok(area)
+        ring_file
+            .file
+            .set_permissions(Permissions::from_mode(0o600))
+            .map_err(Error::file("change the mode of", path))?;
+        Ok(ring_file)
     }
 
     /// Adopts an existing file: its header is used if it is valid.
@@ -123,9 +126,9 @@ impl RingFile {
             return Err(Error::file("read", path)(std::io::ErrorKind::InvalidData.into()));
         }
         let memory = map(&file, bytes).map_err(Error::file("map", path))?;
-        let mut area = RingFile::of(file, path, memory, set, index, user)?;
-        area.restore_header();
-        Ok(area)
+        let mut ring_file = RingFile::of(file, path, memory, set, index, user)?;
+        ring_file.restore_header();
+        Ok(ring_file)
     }
 
     fn of(file: File, path: &Path, memory: Shared, set: &Set, index: u32, user: u32) -> Result<RingFile> {

@@ -64,12 +64,12 @@ impl RingServer {
         // Independent of the umask. A connection can only request a ring.
         fs::set_permissions(&path, Permissions::from_mode(0o666)).map_err(Error::file("change the mode of", &path))?;
         let (end, end_signal) = UnixStream::pair().map_err(Error::file("create a socket next to", &path))?;
-        let (created, areas) = channel();
+        let (created, ring_files) = channel();
         let maker = RingMaker { folder: folder.to_owned(), set, users, policy, created, recreations: BTreeMap::new() };
         let thread =
             std::thread::Builder::new().name("tap-ask".into()).spawn(move || maker.run(&listener, &end_signal));
         let thread = thread.map_err(Error::file("start a thread for", &path))?;
-        Ok(RingServer { created: areas, end: Some(end), thread: Some(thread) })
+        Ok(RingServer { created: ring_files, end: Some(end), thread: Some(thread) })
     }
 
     /// Requests a ring for this process itself: its own file was removed.
@@ -158,9 +158,9 @@ impl RingMaker {
         self.users.index.insert(user, index);
         // The index is stored before the file exists, so that an index is never reused.
         self.users.write(&self.folder)?;
-        let area = create(&self.folder, &self.set, index, user)?;
+        let ring_file = create(&self.folder, &self.set, index, user)?;
         // Without a reader the file is useless.
-        let _ = self.created.send(area);
+        let _ = self.created.send(ring_file);
         Ok(())
     }
 }
@@ -172,12 +172,12 @@ pub(super) fn create(folder: &Path, set: &Set, index: u32, user: u32) -> Result<
     let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&new);
     let file = file.map_err(Error::file("create", &new))?;
     let handle = file.try_clone().map_err(Error::file("open", &new))?;
-    let created = RingFile::fill(file, &new, set, index, user, 0).and_then(|area| {
+    let created = RingFile::fill(file, &new, set, index, user, 0).and_then(|ring_file| {
         if user != geteuid().as_raw() {
             fchown(&handle, Some(user), None).map_err(Error::file("set the owner of", &new))?;
         }
         fs::rename(&new, &path).map_err(Error::file("rename to", &path))?;
-        Ok(area)
+        Ok(ring_file)
     });
     if created.is_err() {
         let _ = fs::remove_file(&new);

@@ -3,7 +3,7 @@ use std::os::unix::fs::FileExt as _;
 
 use super::layout::RECORD_BYTES;
 use super::*;
-use crate::event::{Event, Role, What};
+use crate::event::{Event, EventKind, Role};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
@@ -22,7 +22,7 @@ fn with(capacity: Capacity) -> (TempDir, Folder, Rings) {
 
 /// The tap user's file.
 pub(super) fn memory(rings: &Rings) -> &Shared {
-    &rings.areas[&FIRST].memory
+    &rings.ring_files[&FIRST].memory
 }
 
 /// The Rust equivalent of a writing thread: claims `slot`, writes.
@@ -64,7 +64,9 @@ fn a_ring_is_read_in_order_and_wraps_around() {
         let bytes: Vec<_> = drain(&mut rings)
             .into_iter()
             .map(|event| match event {
-                Event { origin: Origin { image: 42, pid: 42, .. }, what: What::Sent(run) } => (run.bytes, run.calls),
+                Event { origin: Origin { image: 42, pid: 42, .. }, what: EventKind::Sent(run) } => {
+                    (run.bytes, run.calls)
+                }
                 other => panic!("{other:?}"),
             })
             .collect();
@@ -93,9 +95,8 @@ fn slots_of_ended_threads_become_free() {
 #[test]
 fn ring_memory_is_reserved_ahead_of_the_writer() {
     let (_parent, folder, mut rings) = with(Capacity { records: 4096, slots: 1, small_slots: 2, ready: 0 });
-    let reserved_records = |rings: &Rings, slot| {
-        memory(rings).word(slot_at(slot) + slot::RESERVED).load(Ordering::Relaxed)
-    };
+    let reserved_records =
+        |rings: &Rings, slot| memory(rings).word(slot_at(slot) + slot::RESERVED).load(Ordering::Relaxed);
     let blocks = || std::os::unix::fs::MetadataExt::blocks(&std::fs::metadata(folder.ring()).unwrap());
     let before = blocks();
     for slot in [0, 2] {
@@ -127,8 +128,8 @@ fn a_record_dated_in_the_future_is_discarded() {
     write(&rings, 0, late);
     write(&rings, 0, sent(2));
     let events = drain(&mut rings);
-    assert!(matches!(events[0].what, What::Sent(run) if run.bytes == 2), "{events:?}");
-    assert_eq!((events[1].what.clone(), events.len()), (What::Lost { records: 1 }, 2));
+    assert!(matches!(events[0].what, EventKind::Sent(run) if run.bytes == 2), "{events:?}");
+    assert_eq!((events[1].what.clone(), events.len()), (EventKind::Lost { records: 1 }, 2));
     assert_eq!(rings.invalid_records(), 1);
 }
 
@@ -189,14 +190,14 @@ fn overwritten_header_constants_are_restored() {
 fn records_about_images_of_other_users_are_discarded() {
     let (_parent, folder, mut rings) = small();
     let set = rings.set();
-    let area = ring_server::create(folder.path(), &set, 3, geteuid().as_raw() + 1);
+    let ring_file = ring_server::create(folder.path(), &set, 3, geteuid().as_raw() + 1);
     if !geteuid().is_root() {
-        assert!(area.is_err(), "only root can create a file of another user");
+        assert!(ring_file.is_err(), "only root can create a file of another user");
         return;
     }
-    rings.areas.insert(3, area.unwrap());
+    rings.ring_files.insert(3, ring_file.unwrap());
     let slot = |rings: &Rings, image: u32, words: [u64; 8]| {
-        let other = &rings.areas[&3].memory;
+        let other = &rings.ring_files[&3].memory;
         other.half(slot_at(0) + slot::IMAGE).store(image, Ordering::Relaxed);
         let at = other.word(slot_at(0) + slot::HEAD).load(Ordering::Relaxed);
         for (index, word) in words.into_iter().enumerate() {
@@ -204,11 +205,11 @@ fn records_about_images_of_other_users_are_discarded() {
         }
         other.word(slot_at(0) + slot::HEAD).fetch_add(1, Ordering::Relaxed);
     };
-    rings.areas[&3].memory.half(header::SLOTS_USED).store(1, Ordering::Relaxed);
-    rings.areas[&3].memory.word(slot_at(0)).store(7 << 32 | u64::from(state::OWNED), Ordering::Relaxed);
+    rings.ring_files[&3].memory.half(header::SLOTS_USED).store(1, Ordering::Relaxed);
+    rings.ring_files[&3].memory.word(slot_at(0)).store(7 << 32 | u64::from(state::OWNED), Ordering::Relaxed);
     slot(&rings, 1, sent(5));
-    let received: Vec<What> = drain(&mut rings).into_iter().map(|event| event.what).collect();
-    assert_eq!(received, [What::Lost { records: 1 }], "a record with an image of another user is counted as lost");
+    let received: Vec<EventKind> = drain(&mut rings).into_iter().map(|event| event.what).collect();
+    assert_eq!(received, [EventKind::Lost { records: 1 }], "a record with an image of another user is counted as lost");
     slot(&rings, 3 << 24 | 1, sent(5));
     let mut forked = [0; 8];
     forked[0] = u64::from(layout::kind::FORKED);
@@ -217,17 +218,17 @@ fn records_about_images_of_other_users_are_discarded() {
     let events = drain(&mut rings);
     assert_eq!((events[0].origin.image, rings.user_of(3 << 24 | 1)), (3 << 24 | 1, Some(geteuid().as_raw() + 1)));
     assert!(
-        matches!(events[0].what, What::Sent(run) if run.connection == 77),
+        matches!(events[0].what, EventKind::Sent(run) if run.connection == 77),
         "in a run, connection numbers are not separated by user"
     );
     assert!(
-        matches!(events[1].what, What::Forked { parent_image: 0, .. }),
+        matches!(events[1].what, EventKind::Forked { parent_image: 0, .. }),
         "a parent in another user's ring is dropped"
     );
     rings.separate_users = true;
     slot(&rings, 3 << 24 | 1, sent(5));
     let events = drain(&mut rings);
-    assert!(matches!(events[0].what, What::Sent(run) if run.connection == 77 | 3 << 48), "{events:?}");
+    assert!(matches!(events[0].what, EventKind::Sent(run) if run.connection == 77 | 3 << 48), "{events:?}");
 }
 
 #[test]
@@ -240,7 +241,7 @@ fn dropped_records_are_reported_once() {
         events
             .into_iter()
             .map(|event| match event.what {
-                What::Lost { records } => (event.origin.image, records),
+                EventKind::Lost { records } => (event.origin.image, records),
                 other => panic!("{other:?}"),
             })
             .collect()
@@ -259,7 +260,7 @@ fn dropped_records_are_reported_once() {
     let folder = tempfile::tempdir().unwrap();
     let other = ring_server::create(folder.path(), &rings.set(), 1, geteuid().as_raw()).unwrap();
     other.memory.word(header::UNCLAIMED).store(u64::MAX, Ordering::Relaxed);
-    rings.areas.insert(1, other);
+    rings.ring_files.insert(1, other);
     assert_eq!(lost(drain(&mut rings)), [(1 << 24, 1 << 32)]);
     assert_eq!(rings.unclaimed_reported(), u64::MAX);
 }
@@ -293,11 +294,11 @@ fn addresses_paths_and_names_are_decoded() {
         write(&rings, 0, words(bytes));
     }
     let events = drain(&mut rings);
-    let What::Opened(opened) = &events[0].what else { panic!("{events:?}") };
+    let EventKind::Opened(opened) = &events[0].what else { panic!("{events:?}") };
     assert_eq!(opened.local, "127.0.0.1:80".parse::<SocketAddr>().unwrap());
     assert_eq!(opened.peer, "[2001:2::1]:8080".parse::<SocketAddr>().unwrap());
     assert_eq!((opened.role, opened.nonblocking), (Role::Accepted, true));
-    let What::Executing { pid, path: read, preloaded, .. } = &events[1].what else { panic!("{events:?}") };
+    let EventKind::Executing { pid, path: read, preloaded, .. } = &events[1].what else { panic!("{events:?}") };
     assert_eq!((*pid, read, *preloaded), (7, &path, true));
     assert_eq!(events.len(), 2);
 }
@@ -338,7 +339,7 @@ proptest! {
             let mut events = Vec::new();
             rings.drain(&mut |event| events.push(event));
             for event in events {
-                if let What::Sent(run) | What::Received(run) = event.what {
+                if let EventKind::Sent(run) | EventKind::Received(run) = event.what {
                     prop_assert!(run.begin <= run.first && run.first <= run.end);
                     prop_assert!(run.blocked.checked_add(run.waited).is_some());
                     prop_assert!(run.end >= Timestamp::ZERO);

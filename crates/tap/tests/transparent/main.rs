@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use support::{Tapped, compare, compare_with, compiled, server, succeeded, talk};
 use tap::coverage::{self, Unseen};
-use tap::event::{Role, What};
+use tap::event::{EventKind, Role};
 use tap::rings::Capacity;
 
 /// Request and response of the program `talk`.
@@ -47,7 +47,7 @@ fn the_waiting_time_of_a_nonblocking_program_counts_for_its_socket() {
     let connections = tapped.assert_complete();
     assert_eq!(connections.len(), 1);
     assert_eq!(connections[0].connected, 1);
-    let polled = tapped.events.iter().filter(|event| matches!(event.what, What::Polled { .. })).count();
+    let polled = tapped.events.iter().filter(|event| matches!(event.what, EventKind::Polled { .. })).count();
     assert!(polled >= 1);
 }
 
@@ -74,7 +74,7 @@ fn vfork_children_do_not_disturb_the_records_of_their_parent() {
             .events
             .iter()
             .filter_map(|event| match &event.what {
-                What::Executing { pid, path, preloaded, .. } => Some((*pid != 0, path.as_str(), *preloaded)),
+                EventKind::Executing { pid, path, preloaded, .. } => Some((*pid != 0, path.as_str(), *preloaded)),
                 _ => None,
             })
             .collect();
@@ -143,7 +143,7 @@ fn a_process_forked_by_a_raw_system_call_gets_a_new_image() {
     let connections = tapped.assert_complete();
     assert_eq!((connections.len(), connections[0].sent), (1, REQUEST));
     assert_eq!(connections[0].images.len(), 2);
-    assert!(tapped.events.iter().any(|event| matches!(event.what, What::Forked { parent_image: 0, .. })));
+    assert!(tapped.events.iter().any(|event| matches!(event.what, EventKind::Forked { parent_image: 0, .. })));
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn close_and_seccomp_through_syscall_are_recorded() {
     let tapped = compare_mode("uring", "");
     let connections = tapped.assert_complete();
     assert_eq!((connections.len(), connections[0].closed), (1, 1));
-    let creates_ring = |what: &What| matches!(what, What::Aside { uring_setups: 1, .. });
+    let creates_ring = |what: &EventKind| matches!(what, EventKind::Aside { uring_setups: 1, .. });
     assert!(tapped.events.iter().any(|event| creates_ring(&event.what)));
 }
 
@@ -169,11 +169,11 @@ fn after_seccomp_the_library_makes_no_system_calls() {
 fn a_program_started_with_a_seccomp_filter_reports_that_it_is_not_recorded() {
     let tapped = compare_mode("filtered", "");
     assert_eq!(tapped.connections().len(), 0);
-    let is_filtered = |event: &&tap::event::Event| matches!(&event.what, What::Filtered { .. });
+    let is_filtered = |event: &&tap::event::Event| matches!(&event.what, EventKind::Filtered { .. });
     let filtered: Vec<_> = tapped.events.iter().filter(is_filtered).collect();
     let [event] = filtered.as_slice() else { panic!("{:?}", tapped.events) };
     assert_eq!(event.origin.pid, tapped.events[0].origin.pid, "exec keeps the process number");
-    let What::Filtered { program, parent_pid, .. } = &event.what else { unreachable!() };
+    let EventKind::Filtered { program, parent_pid, .. } = &event.what else { unreachable!() };
     assert_eq!(*parent_pid, std::process::id());
     assert!(!program.is_empty());
     // Programs of the same run without a filter are recorded as usual.
@@ -281,7 +281,7 @@ fn connections_beyond_the_table_are_counted_for_the_reader() {
     assert_eq!(tapped.unfollowed(), 6);
     assert_eq!(tapped.assert_complete().len(), 15, "connections are followed again once entries are free");
     let reported = tapped.events.iter().rev().find_map(|event| match event.what {
-        What::Aside { unfollowed, .. } => Some(unfollowed),
+        EventKind::Aside { unfollowed, .. } => Some(unfollowed),
         _ => None,
     });
     assert_eq!(reported, Some(6));
@@ -328,7 +328,7 @@ fn a_forking_server_is_recorded_with_its_children() {
         1,
         "one connection was left open at the exit"
     );
-    let forked = tapped.events.iter().filter(|event| matches!(event.what, What::Forked { parent_image: 1.., .. }));
+    let forked = tapped.events.iter().filter(|event| matches!(event.what, EventKind::Forked { parent_image: 1.., .. }));
     assert_eq!(forked.count(), 3);
 }
 
@@ -381,9 +381,11 @@ fn a_static_program_is_reported_as_unseen() {
     });
     assert_eq!(coverage::why_not(&program), Some(Unseen::Static));
     assert_eq!(tapped.loaded(), ["sh"]);
-    let named = tapped.events.iter().any(
-        |event| matches!(&event.what, What::Executing { path, preloaded: true, .. } if *path == program.display().to_string()),
-    );
+    let expected = program.display().to_string();
+    let named = tapped
+        .events
+        .iter()
+        .any(|event| matches!(&event.what, EventKind::Executing { path, preloaded: true, .. } if *path == expected));
     assert!(named, "the shell reported the program that it started");
 }
 
@@ -394,7 +396,8 @@ fn records_lost_by_short_lived_threads_are_counted() {
     let mut tapped = Tapped::with(Capacity { records: 8, slots: 4, small_slots: 0, ready: 2 });
     let output = tapped.run(&mut mode("threads", port, "150"));
     assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{}\n", 150 * RESPONSE));
-    let is_record = |event: &&tap::event::Event| !matches!(event.what, What::Lost { .. } | What::Loaded { .. });
+    let is_record =
+        |event: &&tap::event::Event| !matches!(event.what, EventKind::Lost { .. } | EventKind::Loaded { .. });
     let records = tapped.events.iter().filter(is_record).count() as u64;
     // Opened, connected, sent, received, the end, closed; a long run is reported in pieces.
     assert!(records + tapped.lost() >= 150 * 6, "{records} {}", tapped.lost());
@@ -470,11 +473,11 @@ fn each_record_is_read_once_in_order_or_counted_as_lost() {
         let mut last = (0, 0);
         for event in &tapped.events {
             match event.what {
-                What::Sent(run) if run.bytes > 1 => {
+                EventKind::Sent(run) if run.bytes > 1 => {
                     assert!(run.bytes > last.0);
                     last.0 = run.bytes;
                 }
-                What::Received(run) if run.bytes > 1 => {
+                EventKind::Received(run) if run.bytes > 1 => {
                     assert!(run.bytes > last.1);
                     last.1 = run.bytes;
                 }
@@ -487,8 +490,8 @@ fn each_record_is_read_once_in_order_or_counted_as_lost() {
     }
 }
 
-fn is_lost(what: &What) -> bool {
-    matches!(what, What::Lost { .. })
+fn is_lost(what: &EventKind) -> bool {
+    matches!(what, EventKind::Lost { .. })
 }
 
 /// The libc symbols of the library, which must load wherever a program does: no symbol of the newest libc, and none

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use tap::event::{Role, What};
+use tap::event::{EventKind, Role};
 
 use crate::support::{Tapped, compare, counted, server};
 
@@ -57,7 +57,7 @@ fn perl_and_python_output_is_unchanged() {
     assert_eq!(counted(&tapped.loaded()).get("sh"), Some(&1));
 
     let tapped = with("python3", &["-c", "import socket; print(len(socket.getaddrinfo('localhost', 80)) > 0)"]);
-    let lookup = |what: &What| matches!(what, What::Resolved { name, error: 0, .. } if name == "localhost");
+    let lookup = |what: &EventKind| matches!(what, EventKind::Resolved { name, error: 0, .. } if name == "localhost");
     assert!(tapped.events.iter().any(|event| lookup(&event.what)));
 }
 

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
 use sys::clock::Clock;
-use tap::event::{Caveats, Closed, Event, Role, TcpCounts, What};
+use tap::event::{Caveats, Closed, Event, EventKind, Role, TcpCounts};
 use tap::folder::Folder;
 use tap::rings::{Capacity, Rings};
 use units::Timestamp;
@@ -162,12 +162,12 @@ impl Tapped {
     }
 
     pub fn lost(&self) -> u64 {
-        self.events.iter().map(|event| if let What::Lost { records } = event.what { records } else { 0 }).sum()
+        self.events.iter().map(|event| if let EventKind::Lost { records } = event.what { records } else { 0 }).sum()
     }
 
     pub fn loaded(&self) -> Vec<String> {
         let name = |event: &Event| match &event.what {
-            What::Loaded { program, .. } => Some(program.clone()),
+            EventKind::Loaded { program, .. } => Some(program.clone()),
             _ => None,
         };
         self.events.iter().filter_map(name).collect()
@@ -184,22 +184,22 @@ impl Tapped {
                 connection.images.push(event.origin.image);
             }
             match &event.what {
-                What::Opened(opened) => connection.opened.push((opened.role, opened.peer, opened.local)),
-                What::Connected(attempt) => {
+                EventKind::Opened(opened) => connection.opened.push((opened.role, opened.peer, opened.local)),
+                EventKind::Connected(attempt) => {
                     connection.connected += 1;
                     if let (Some(local), Some(opened)) = (attempt.local, connection.opened.last_mut()) {
                         opened.2 = local;
                     }
                 }
-                What::Withdrawn { .. } => connection.withdrawn += 1,
-                What::ConnectFailed(attempt) => connection.failed.push(attempt.error),
-                What::Sent(run) => {
+                EventKind::Withdrawn { .. } => connection.withdrawn += 1,
+                EventKind::ConnectFailed(attempt) => connection.failed.push(attempt.error),
+                EventKind::Sent(run) => {
                     assert!(run.begin <= run.first && run.first <= run.end, "{run:?}");
                     connection.sent += run.bytes;
                     connection.errors.extend((run.error != 0).then_some(run.error));
                     connection.runs.push(('s', run.bytes));
                 }
-                What::Received(run) => {
+                EventKind::Received(run) => {
                     assert!(run.begin <= run.first && run.first <= run.end, "{run:?}");
                     connection.received += run.bytes;
                     connection.ended |= run.ended;
@@ -208,12 +208,12 @@ impl Tapped {
                         connection.runs.push(('r', run.bytes));
                     }
                 }
-                What::Closed(closed) => {
+                EventKind::Closed(closed) => {
                     connection.closed += 1;
                     connection.tcp_counts_by_connection(closed);
                     connection.caveats = closed.caveats;
                 }
-                What::Leaving(leaving) => {
+                EventKind::Leaving(leaving) => {
                     connection.leaving += 1;
                     connection.tcp_counts_by_connection(leaving);
                     connection.caveats = leaving.caveats;
@@ -243,13 +243,13 @@ impl Tapped {
     }
 }
 
-fn number_of(what: &What) -> Option<u64> {
+fn number_of(what: &EventKind) -> Option<u64> {
     match what {
-        What::Opened(opened) => Some(opened.connection),
-        What::Connected(attempt) | What::ConnectFailed(attempt) => Some(attempt.connection),
-        What::Sent(run) | What::Received(run) => Some(run.connection),
-        What::Closed(closed) | What::Leaving(closed) => Some(closed.connection),
-        What::Shut { connection, .. } | What::Withdrawn { connection, .. } => Some(*connection),
+        EventKind::Opened(opened) => Some(opened.connection),
+        EventKind::Connected(attempt) | EventKind::ConnectFailed(attempt) => Some(attempt.connection),
+        EventKind::Sent(run) | EventKind::Received(run) => Some(run.connection),
+        EventKind::Closed(closed) | EventKind::Leaving(closed) => Some(closed.connection),
+        EventKind::Shut { connection, .. } | EventKind::Withdrawn { connection, .. } => Some(*connection),
         _ => None,
     }
 }

@@ -22,7 +22,7 @@ use crate::api::responses::{ApiResponse, malformed, refused};
 use crate::api::{State, now_ns};
 use crate::export as rows;
 use crate::tokens::signed;
-use tap_protocol::Why;
+use tap_protocol::RefusalReason;
 
 /// Format of the rows.
 #[derive(Clone, Copy)]
@@ -52,7 +52,7 @@ pub(in crate::api) async fn export(With(state): With<State>, uri: Uri) -> ApiRes
         .await?;
     if rows > ROWS_MAX {
         return Err(refused(
-            Why::TooLarge,
+            RefusalReason::TooLarge,
             "The files of this range have more than 20 million rows: choose a shorter range, or download the files of \
              the days (/api/1/days).",
         ));

@@ -3,9 +3,9 @@ use stats::Rng;
 use super::*;
 
 /// An hour of a group, in blocks of two minutes: times scatter about a level that drifts from minute to minute, as in
-/// `weather`; a share of a block's exchanges fails, sometimes more.
-fn hour(rng: &mut Rng, weather: &[f64], slower: f64, fails: f64) -> Vec<Tally> {
-    weather
+/// `levels`; a share of a block's exchanges fails, sometimes more.
+fn hour(rng: &mut Rng, levels: &[f64], slower: f64, fails: f64) -> Vec<Tally> {
+    levels
         .iter()
         .map(|level| {
             let mut tally = Tally { tried: 12, succeeded: 12, ..Tally::default() };
@@ -29,7 +29,7 @@ fn hour(rng: &mut Rng, weather: &[f64], slower: f64, fails: f64) -> Vec<Tally> {
 }
 
 /// A level that is correlated over a few minutes.
-fn weather(rng: &mut Rng) -> Vec<f64> {
+fn levels(rng: &mut Rng) -> Vec<f64> {
     let mut level = 0.0;
     let mut minute = || {
         level = 0.5 * level + 0.2 * (rng.uniform() - 0.5);
@@ -50,8 +50,8 @@ fn two_equal_sets_show_a_difference_as_rarely_as_the_confidence_allows() {
         let mut shown = 0;
         for stream in 0..200 {
             let mut rng = Rng::new(41, stream);
-            let first = weather(&mut rng);
-            let second = if paired { first.clone() } else { weather(&mut rng) };
+            let first = levels(&mut rng);
+            let second = if paired { first.clone() } else { levels(&mut rng) };
             let (a, b) = (hour(&mut rng, &first, 0.0, 0.05), hour(&mut rng, &second, 0.0, 0.05));
             shown += usize::from(compare_blocks(&a, &b, paired, 0.95).iter().any(|metric| metric.shown == Some(true)));
         }
@@ -65,8 +65,8 @@ fn a_real_difference_is_detected_with_its_size() {
     let (mut slower, mut within, mut failing, mut width) = (0, 0, 0, [0.0; 2]);
     for stream in 0..60 {
         let mut rng = Rng::new(43, stream);
-        let shared = weather(&mut rng);
-        let other = weather(&mut rng);
+        let shared = levels(&mut rng);
+        let other = levels(&mut rng);
         let a = hour(&mut rng, &shared, 0.0, 0.02);
         let b = hour(&mut rng, &shared, 1.1_f64.ln(), 0.10);
         let found = compare_blocks(&a, &b, true, 0.95);
@@ -89,7 +89,7 @@ fn a_real_difference_is_detected_with_its_size() {
 #[test]
 fn an_undecidable_comparison_states_the_reason() {
     let mut rng = Rng::new(44, 1);
-    let shared = weather(&mut rng);
+    let shared = levels(&mut rng);
     let a = hour(&mut rng, &shared, 0.0, 0.0);
     let mut b = hour(&mut rng, &shared, 0.0, 0.0);
     let found = compare_blocks(&a, &b, true, 0.95);

@@ -7,7 +7,7 @@ use schema::TapExchange;
 use units::Timestamp;
 
 use super::super::Exchanges;
-use crate::event::{Attempt, Caveats, Closed, Event, Opened, Origin, Role, Run, TcpCounts, What};
+use crate::event::{Attempt, Caveats, Closed, Event, EventKind, Opened, Origin, Role, Run, TcpCounts};
 
 /// Milliseconds in nanoseconds.
 pub fn ms(millis: u64) -> u64 {
@@ -50,7 +50,7 @@ impl Conversation {
     fn new() -> Conversation {
         let mut talk = Conversation { image: 1, now: ms(1_000), ..Conversation::default() };
         let at = talk.now();
-        talk.push(What::Loaded { at, parent_pid: 1, program: "curl".into() });
+        talk.push(EventKind::Loaded { at, parent_pid: 1, program: "curl".into() });
         talk
     }
 
@@ -90,14 +90,14 @@ impl Conversation {
     pub fn refused(after: u64, error: i32) -> Conversation {
         let mut talk = Conversation::connecting();
         let attempt = talk.attempt(after, error);
-        talk.push(What::ConnectFailed(attempt));
+        talk.push(EventKind::ConnectFailed(attempt));
         talk
     }
 
     pub fn accept() -> Conversation {
         let mut talk = Conversation::new();
         let at = talk.now();
-        talk.push(What::Opened(Opened {
+        talk.push(EventKind::Opened(Opened {
             connection: CONNECTION,
             at,
             role: Role::Accepted,
@@ -113,7 +113,7 @@ impl Conversation {
     pub fn open(&mut self, connection: u64) -> &mut Conversation {
         let at = self.now();
         let address = |text: &str| text.parse::<SocketAddr>().unwrap();
-        self.push(What::Opened(Opened {
+        self.push(EventKind::Opened(Opened {
             connection,
             at,
             role: Role::Connected,
@@ -128,7 +128,7 @@ impl Conversation {
     pub fn find(&mut self, local: &str, peer: &str) -> &mut Conversation {
         let at = self.now();
         let (local, peer) = (local.parse().unwrap(), peer.parse().unwrap());
-        self.push(What::Opened(Opened {
+        self.push(EventKind::Opened(Opened {
             connection: CONNECTION,
             at,
             role: Role::Found,
@@ -141,7 +141,7 @@ impl Conversation {
 
     pub fn close_other(&mut self, connection: u64) -> &mut Conversation {
         let closed = Closed { connection, ..self.closing(None, Caveats::default()) };
-        self.push(What::Closed(closed))
+        self.push(EventKind::Closed(closed))
     }
 
     pub fn wait(&mut self, millis: u64) -> &mut Conversation {
@@ -156,7 +156,7 @@ impl Conversation {
     /// The first call is now, the last one returns this number of milliseconds later.
     pub fn send_for(&mut self, millis: u64, bytes: u64) -> &mut Conversation {
         let run = self.run(millis, bytes);
-        self.push(What::Sent(run))
+        self.push(EventKind::Sent(run))
     }
 
     pub fn receive(&mut self, bytes: u64) -> &mut Conversation {
@@ -165,28 +165,28 @@ impl Conversation {
 
     pub fn receive_for(&mut self, millis: u64, bytes: u64) -> &mut Conversation {
         let run = self.run(millis, bytes);
-        self.push(What::Received(run))
+        self.push(EventKind::Received(run))
     }
 
     pub fn send_fails(&mut self, error: i32) -> &mut Conversation {
         let run = Run { error, calls: 0, ..self.run(0, 0) };
-        self.push(What::Sent(run))
+        self.push(EventKind::Sent(run))
     }
 
     pub fn receive_fails(&mut self, error: i32) -> &mut Conversation {
         let run = Run { error, calls: 0, ..self.run(0, 0) };
-        self.push(What::Received(run))
+        self.push(EventKind::Received(run))
     }
 
     /// The peer closes its direction: a receive returns 0.
     pub fn peer_closes(&mut self) -> &mut Conversation {
         let run = Run { ended: true, ..self.run(0, 0) };
-        self.push(What::Received(run))
+        self.push(EventKind::Received(run))
     }
 
     pub fn shut(&mut self) -> &mut Conversation {
         let at = self.now();
-        self.push(What::Shut { connection: CONNECTION, at, receive: false, send: true })
+        self.push(EventKind::Shut { connection: CONNECTION, at, receive: false, send: true })
     }
 
     pub fn close(&mut self) -> &mut Conversation {
@@ -195,13 +195,13 @@ impl Conversation {
 
     pub fn close_with(&mut self, tcp_counts: Option<TcpCounts>, caveats: Caveats) -> &mut Conversation {
         let closed = self.closing(tcp_counts, caveats);
-        self.push(What::Closed(closed))
+        self.push(EventKind::Closed(closed))
     }
 
     /// The program ends normally.
     pub fn exit(&mut self) -> &mut Conversation {
         let closed = self.closing(None, Caveats::default());
-        self.push(What::Leaving(closed))
+        self.push(EventKind::Leaving(closed))
     }
 
     /// The program's end is detected after the last event.
@@ -214,7 +214,7 @@ impl Conversation {
     pub fn fork(&mut self, image: u32) -> &mut Conversation {
         let parent = self.image;
         let (at, program) = (self.now(), "curl".into());
-        let what = What::Forked { at, parent_image: parent, parent_pid: parent, fork: 1, program };
+        let what = EventKind::Forked { at, parent_image: parent, parent_pid: parent, fork: 1, program };
         self.events.push(Event { origin: Origin { image, pid: image, tid: image * 10, space: 0 }, what });
         self
     }
@@ -228,7 +228,7 @@ impl Conversation {
     /// Changes the last run.
     pub fn last_run(&mut self, change: impl FnOnce(&mut Run)) {
         match &mut self.events.last_mut().unwrap().what {
-            What::Sent(run) | What::Received(run) => change(run),
+            EventKind::Sent(run) | EventKind::Received(run) => change(run),
             other => panic!("{other:?} is not a run"),
         }
     }
@@ -236,7 +236,7 @@ impl Conversation {
     /// Changes the last attempt.
     pub fn last_attempt(&mut self, change: impl FnOnce(&mut Attempt)) {
         match &mut self.events.last_mut().unwrap().what {
-            What::Connected(attempt) | What::ConnectFailed(attempt) => change(attempt),
+            EventKind::Connected(attempt) | EventKind::ConnectFailed(attempt) => change(attempt),
             other => panic!("{other:?} is not an attempt"),
         }
     }
@@ -244,13 +244,13 @@ impl Conversation {
     fn lookup(&mut self, tid: u32, millis: u64, error: i32) {
         let begin = self.now();
         self.wait(millis);
-        let what = What::Resolved { begin, end: self.now(), name: "server".into(), error };
+        let what = EventKind::Resolved { begin, end: self.now(), name: "server".into(), error };
         self.events.push(Event { origin: Origin { image: self.image, pid: self.image, tid, space: 0 }, what });
     }
 
     fn connected(&mut self, setup: u64) {
         let attempt = self.attempt(setup, 0);
-        self.push(What::Connected(attempt));
+        self.push(EventKind::Connected(attempt));
     }
 
     fn attempt(&mut self, millis: u64, error: i32) -> Attempt {
@@ -286,7 +286,7 @@ impl Conversation {
         Timestamp::from_nanos(self.now)
     }
 
-    pub fn push(&mut self, what: What) -> &mut Conversation {
+    pub fn push(&mut self, what: EventKind) -> &mut Conversation {
         let origin = Origin { image: self.image, pid: self.image, tid: self.image * 10, space: 0 };
         self.events.push(Event { origin, what });
         self

@@ -33,14 +33,16 @@ pub(crate) fn any_event() -> impl Strategy<Value = Event> {
         let role = [Role::Connected, Role::Accepted, Role::Found][bytes as usize % 3];
         let (local, peer) = ("192.0.2.1:50000".parse().unwrap(), "192.0.2.80:80".parse().unwrap());
         let what = match kind {
-            0 | 1 => What::Opened(Opened { connection, at, role, local, peer, nonblocking: flag, inherited: false }),
-            2 => What::Connected(attempt),
-            3 => What::ConnectFailed(attempt),
-            4 | 5 => What::Sent(run),
-            6 | 7 => What::Received(run),
-            8 => What::Closed(closed),
-            9 => What::Leaving(closed),
-            _ => What::Forked {
+            0 | 1 => {
+                EventKind::Opened(Opened { connection, at, role, local, peer, nonblocking: flag, inherited: false })
+            }
+            2 => EventKind::Connected(attempt),
+            3 => EventKind::ConnectFailed(attempt),
+            4 | 5 => EventKind::Sent(run),
+            6 | 7 => EventKind::Received(run),
+            8 => EventKind::Closed(closed),
+            9 => EventKind::Leaving(closed),
+            _ => EventKind::Forked {
                 at,
                 parent_image: image % 3 + 1,
                 parent_pid: 1,

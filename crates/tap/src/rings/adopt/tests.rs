@@ -12,7 +12,7 @@ use super::super::shared::Shared;
 use super::super::tests::sent;
 use super::super::{Positions, map, shape_of, slot_at};
 use super::*;
-use crate::event::{Event, What};
+use crate::event::{Event, EventKind};
 
 const SMALL: Capacity = Capacity { records: 8, slots: 3, small_slots: 0, ready: 2 };
 
@@ -149,8 +149,8 @@ impl Agent {
         self.journal = postcard::from_bytes(&postcard::to_stdvec(&self.journal).unwrap()).unwrap();
         for Event { origin, what } in events {
             match what {
-                What::Sent(run) => self.rows.push((origin.image, run.bytes)),
-                What::Lost { records } => self.lost += records,
+                EventKind::Sent(run) => self.rows.push((origin.image, run.bytes)),
+                EventKind::Lost { records } => self.lost += records,
                 other => panic!("{other:?}"),
             }
         }
@@ -303,7 +303,7 @@ fn a_reader_without_stored_positions_resumes_at_the_tail_of_the_ring() {
         let (folder, mut rings, adoption) = folder_of_agent.open(before);
         let (_, events) = agent.collect(&mut rings);
         assert_eq!(adoption, Adoption::Adopted);
-        let [Event { what: What::Sent(run), .. }] = events.as_slice() else { panic!("{events:?}") };
+        let [Event { what: EventKind::Sent(run), .. }] = events.as_slice() else { panic!("{events:?}") };
         assert_eq!(run.bytes, 8, "no record is read twice, and drops are not reported again");
         drop((folder, rings));
     }
@@ -338,7 +338,7 @@ fn a_path_split_over_records_is_completed_by_the_next_reader() {
     let (_folder, mut rings, _) = folder_of_agent.open(Some(&agent.journal));
     super::super::tests::write(&rings, 0, part(1, true, b"long/path"));
     let (_, events) = agent.collect(&mut rings);
-    let [Event { what: What::Executing { path, .. }, .. }] = events.as_slice() else { panic!("{events:?}") };
+    let [Event { what: EventKind::Executing { path, .. }, .. }] = events.as_slice() else { panic!("{events:?}") };
     assert_eq!(path, "/a/very/long/path");
 }
 
