@@ -54,7 +54,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     rules(running.data(), now / SECOND_NS)?;
     tokens::add(running.data(), "not-yet-there", Role::Agent, now)?;
-    eprintln!("{count} agents have told of their day");
+    eprintln!("{count} agents have reported their day");
 
     let (end_sender, end_receiver) = channel::<()>();
     thread::spawn(move || {

@@ -14,7 +14,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use manager::Data;
-use manager::quality::{By, ComparedSet, Comparison, Query, Resolution, Sides, compare, fold, query, sparks};
+use manager::quality::{By, ComparedSet, Comparison, Query, Resolution, Sides, compare, fold, query, read_sparklines};
 use rusqlite::params;
 use schema::{FleetRow, TapError, TapExchange, TapOutcome};
 use schema::{TapAddress, TapRow};
@@ -96,8 +96,8 @@ fn run_queries(data: &Data, days: u64) -> Result<(), Box<dyn Error>> {
         println!("{name}: {:.3} s, {} groups", started.elapsed().as_secs_f64(), result.groups.len());
     }
     let started = Instant::now();
-    let found = data.read(|index| sparks(index, NOW_S, Sides::Client))?;
-    println!("sparks: {:.3} s, {} agents", started.elapsed().as_secs_f64(), found.agents.len());
+    let found = data.read(|index| read_sparklines(index, NOW_S, Sides::Client))?;
+    println!("sparklines: {:.3} s, {} agents", started.elapsed().as_secs_f64(), found.agents.len());
     let set = |group: &str| ComparedSet { group: Some(group.to_owned()), ..ComparedSet::default() };
     let query_of_case = Comparison { a: set("north"), b: set("south"), confidence: 0.95 };
     let started = Instant::now();

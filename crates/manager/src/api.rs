@@ -105,12 +105,12 @@ impl State {
         act: impl FnOnce(&Data) -> Result<T, Error> + Send + 'static,
     ) -> ApiResponse<T> {
         let with = self.clone();
-        let outcome = self.work.short(move || act(&with.data).map_err(|error| with.not_done(&error))).await;
+        let outcome = self.work.short(move || act(&with.data).map_err(|error| with.refusal_for(&error))).await;
         self.signal.notify();
         outcome
     }
 
-    fn not_done(&self, error: &Error) -> Refused {
+    fn refusal_for(&self, error: &Error) -> Refused {
         match error {
             Error::Refused(why) => refused(RefusalReason::InvalidValue, why.as_str()),
             Error::Unknown { kind, .. } => {

@@ -39,7 +39,7 @@ pub struct Data {
     /// The folder lock; commands have none.
     _lock: Option<File>,
     #[cfg(test)]
-    pub(crate) stops: CrashPoints,
+    pub(crate) crash_points: CrashPoints,
 }
 
 impl Data {
@@ -84,7 +84,7 @@ impl Data {
             idle: Mutex::default(),
             _lock: lock,
             #[cfg(test)]
-            stops: CrashPoints::default(),
+            crash_points: CrashPoints::default(),
         }))
     }
 
@@ -161,7 +161,7 @@ impl Data {
 
     /// Moves the write-ahead log into the index, so that only the index is left at the end. A reader still open
     /// postpones it.
-    pub(crate) fn settle(&self) {
+    pub(crate) fn checkpoint(&self) {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
         let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = writer.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
@@ -169,14 +169,14 @@ impl Data {
 
     /// A point at which a test can end the work, as SIGKILL would.
     #[cfg(test)]
-    pub(crate) fn reaches(&self, point: CrashPoint) -> Result<()> {
-        self.stops.reaches(point)
+    pub(crate) fn crash_at(&self, point: CrashPoint) -> Result<()> {
+        self.crash_points.crash_at(point)
     }
 
     /// A point at which a test can end the work, as SIGKILL would.
     #[cfg(not(test))]
     #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "tests stop here")]
-    pub(crate) fn reaches(&self, _point: CrashPoint) -> Result<()> {
+    pub(crate) fn crash_at(&self, _point: CrashPoint) -> Result<()> {
         Ok(())
     }
 }

@@ -3,7 +3,7 @@
 //! ```text
 //!   days: rows of a part ──fold──▶ table quality: spans of a minute, an hour, a day ──scan──▶ query    figures of spans
 //!         (one transaction)        an agent as a whole, and its series (bounded)      ├──▶ compare  whether two sets differ
-//!                                                                                     ├──▶ sparks   the last hour of every agent
+//!                                                                                     ├──▶ sparklines  the last hour of every agent
 //!                                                                                     └──▶ alerts
 //! ```
 //!
@@ -35,7 +35,7 @@ pub use figures::{Availability, Figures, ResponseTimes};
 pub use fold::{PROGRAMS_MAX, SERIES_MAX, SERVER_SERIES_MAX, fold};
 pub use query::{By, Group, Quality, Query, Resolution, Span, query};
 pub use sides::Sides;
-pub use sparklines::{Sparkline, Sparklines, sparks};
+pub use sparklines::{Sparkline, Sparklines, read_sparklines};
 pub use stored::{StoredSpans, remove_expired_spans};
 
 pub(super) use query::named_agents;

@@ -87,7 +87,7 @@ pub fn apply(data: &Data, notes: &Notes, retention: &Retention, now_ns: u64) -> 
 /// start.
 fn remove_day(data: &Data, day: &str) -> Result<()> {
     data.change(|index| index.execute("DELETE FROM parts WHERE day = ?1", [day]))?;
-    data.reaches(CrashPoint::DayForgotten)?;
+    data.crash_at(CrashPoint::DayForgotten)?;
     let folder = data.days().join(day);
     for file in files_in(&folder)?.into_iter().filter(|file| number_of(file).is_some()) {
         let path = folder.join(file);

@@ -230,7 +230,7 @@ impl Running {
         self.alert_threads.stop();
         self.sender = None;
         self.notes_writer.stop();
-        self.data.settle();
+        self.data.checkpoint();
     }
 }
 

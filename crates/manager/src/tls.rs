@@ -77,7 +77,7 @@ fn authority(now_ns: u64) -> Result<CertificateParams> {
     params.distinguished_name.push(DnType::CommonName, "Yamabiko manager");
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-    lasting(params, now_ns)
+    with_validity(params, now_ns)
 }
 
 fn leaf(names: &[String], now_ns: u64) -> Result<CertificateParams> {
@@ -86,11 +86,11 @@ fn leaf(names: &[String], now_ns: u64) -> Result<CertificateParams> {
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     params.use_authority_key_identifier_extension = true;
-    lasting(params, now_ns)
+    with_validity(params, now_ns)
 }
 
 /// Valid from two days ago, since an agent's clock may be behind, for about ten years.
-fn lasting(mut params: CertificateParams, now_ns: u64) -> Result<CertificateParams> {
+fn with_validity(mut params: CertificateParams, now_ns: u64) -> Result<CertificateParams> {
     let since = UNIX_EPOCH + Duration::from_nanos(now_ns).saturating_sub(Duration::from_secs(2 * 86_400));
     let text = store::rfc3339(since);
     let number = |from: usize, to: usize| text[from..to].parse::<u16>().unwrap_or(1);

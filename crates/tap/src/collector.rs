@@ -73,13 +73,13 @@ impl Collector {
 
     /// Processes all events until `until`, the time at which the last round of all rings began. Completed rows are
     /// added to `rows`.
-    pub fn settle(&mut self, until: Timestamp, rows: &mut Vec<TapExchange>) {
-        self.settle_watched(until, rows, &mut |_, _| {});
+    pub fn process_until(&mut self, until: Timestamp, rows: &mut Vec<TapExchange>) {
+        self.process_until_with(until, rows, &mut |_, _| {});
     }
 
-    /// Like `settle`; before each event, and finally with `until`, calls `before` with the number of concurrent
+    /// Like `process_until`; before each event, and finally with `until`, calls `before` with the number of concurrent
     /// connections ([`Exchanges::concurrent_connections`]) since the previous event.
-    pub fn settle_watched(
+    pub fn process_until_with(
         &mut self,
         until: Timestamp,
         rows: &mut Vec<TapExchange>,
@@ -261,7 +261,7 @@ mod tests {
         ] {
             collector.push(event);
         }
-        collector.settle(at(40), &mut rows);
+        collector.process_until(at(40), &mut rows);
         assert_eq!((collector.live().open, collector.live().in_flight, collector.live().connections), (1, 0, 1));
         collector.processes_ended(&[7], at(50), &mut rows);
         assert_eq!((rows[0].sent_bytes, rows[0].received_bytes, rows[0].outcome), (80, 500, TapOutcome::Cut));
@@ -277,13 +277,13 @@ mod tests {
         let mut collector = Collector::new(Vec::new(), 1_000_000_000);
         let mut rows = Vec::new();
         [loaded(1, 7, "sh", 0), opened(1, 7, 1), loaded(2, 7, "exec", 5)].into_iter().for_each(|e| collector.push(e));
-        collector.settle(at(9), &mut rows);
+        collector.process_until(at(9), &mut rows);
         assert_eq!(
             (rows.len(), collector.processes()),
             (0, HashSet::from([7])),
             "the next program may still have the connection"
         );
-        collector.settle(at(1_100), &mut rows);
+        collector.process_until(at(1_100), &mut rows);
         assert_eq!(rows.len(), 1);
         assert_eq!(rows[0].program.as_deref(), Some("sh"));
         assert_eq!(rows[0].closed_at, Some(at(5)));
@@ -315,13 +315,13 @@ mod tests {
             let begin = [loaded(1, 7, "inetd", 0), opened(1, 7, 1), event(1, 7, EventKind::Sent(run(10, 80)))];
             let end = [event(2, pid, EventKind::Received(run(30, 500))), closed(2, pid, 40, false)];
             begin.into_iter().chain(events).chain(end).for_each(|event| collector.push(event));
-            collector.settle(at(50), &mut rows);
+            collector.process_until(at(50), &mut rows);
             assert_eq!(
                 (rows.len(), collector.live().connections),
                 (0, 1),
                 "another process may still have the connection"
             );
-            collector.settle(at(2_000), &mut rows);
+            collector.process_until(at(2_000), &mut rows);
             let [row] = rows.as_slice() else { panic!("{rows:?}") };
             assert_eq!((row.sent_bytes, row.received_bytes, row.outcome), (80, 500, TapOutcome::Succeeded));
             assert_eq!((row.closed_at, row.side), (Some(at(40)), TapSide::Client));
@@ -333,14 +333,14 @@ mod tests {
         let mut collector = Collector::new(Vec::new(), 1_000_000_000);
         let mut rows = Vec::new();
         [loaded(1, 7, "true", 0), inherited_event(1, 7, 1, true)].into_iter().for_each(|event| collector.push(event));
-        collector.settle(at(9), &mut rows);
+        collector.process_until(at(9), &mut rows);
         collector.processes_ended(&[7], at(10), &mut rows);
         assert_eq!(rows, []);
         // After its first use it is an ordinary connection.
         let used =
             [loaded(2, 8, "cat", 20), inherited_event(2, 8, 21, true), event(2, 8, EventKind::Received(run(30, 500)))];
         used.into_iter().for_each(|event| collector.push(event));
-        collector.settle(at(40), &mut rows);
+        collector.process_until(at(40), &mut rows);
         collector.processes_ended(&[8], at(41), &mut rows);
         assert_eq!(rows.len(), 1);
     }
@@ -355,7 +355,7 @@ mod tests {
         };
         let events = [within(4, loaded(1, 7, "one", 0)), within(4, opened(1, 7, 1)), within(5, loaded(2, 7, "two", 2))];
         events.into_iter().for_each(|event| collector.push(event));
-        collector.settle(at(9), &mut rows);
+        collector.process_until(at(9), &mut rows);
         assert_eq!(
             (rows.len(), collector.live().processes),
             (0, 2),

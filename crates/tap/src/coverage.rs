@@ -20,7 +20,7 @@ use sys::accounting::{ProcessStat, descendants};
 
 use crate::folder::{LIBRARY_NAME, PREFIX};
 
-pub use ring_processes::{Departed, RingProcesses};
+pub use ring_processes::{RingProcesses, ScanResult};
 
 /// Why a program does not load the library.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -19,7 +19,7 @@ use std::time::Duration;
 use sys::clock::Clock;
 use units::Timestamp;
 
-use crate::coverage::{self, Departed, RingProcesses, Unseen};
+use crate::coverage::{self, RingProcesses, ScanResult, Unseen};
 use crate::daemon_state::{DaemonState, Entry, Starting, UnreportedProgram};
 use crate::error::Result;
 use crate::event::{Event, EventKind, Origin, Owner};
@@ -240,23 +240,23 @@ impl DaemonReader {
         let images: BTreeMap<u32, (Owner, Timestamp)> =
             state.images().map(|(image, owner, last_event)| (image, (owner, last_event))).collect();
         let owners = images.values().map(|(owner, _)| *owner).chain(slots.iter().map(Origin::owner));
-        let departed = self.ring_processes.scan(&owners.collect());
+        let scanned = self.ring_processes.scan(&owners.collect());
         for (image, (owner, last_event)) in &images {
-            if is_replaced(state, *image, *owner) || has_ended(&departed, *owner) {
+            if is_replaced(state, *image, *owner) || has_ended(&scanned, *owner) {
                 self.ended_images.push(*image);
                 self.images_to_free.insert(*image);
-            } else if departed.out_of_sight.contains(owner) && now.since(*last_event) >= SILENCE_TIMEOUT {
+            } else if scanned.out_of_sight.contains(owner) && now.since(*last_event) >= SILENCE_TIMEOUT {
                 // The image's slot is not freed: the process may still run and write.
                 self.ended_images.push(*image);
             }
         }
         // Slots of dropped images: an agent was killed before it freed them.
         for origin in slots.iter().filter(|origin| !images.contains_key(&origin.image)) {
-            if is_replaced(state, origin.image, origin.owner()) || has_ended(&departed, origin.owner()) {
+            if is_replaced(state, origin.image, origin.owner()) || has_ended(&scanned, origin.owner()) {
                 self.images_to_free.insert(origin.image);
             }
         }
-        self.out_of_sight = departed.out_of_sight;
+        self.out_of_sight = scanned.out_of_sight;
     }
 
     /// A started process without a report within ten seconds will not report.
@@ -307,8 +307,8 @@ fn is_replaced(state: &DaemonState, image: u32, owner: Owner) -> bool {
     owner.space != 0 && state.latest(owner).is_some_and(|latest| latest > image)
 }
 
-fn has_ended(departed: &Departed, owner: Owner) -> bool {
-    departed.ended.contains(&owner)
+fn has_ended(scanned: &ScanResult, owner: Owner) -> bool {
+    scanned.ended.contains(&owner)
 }
 
 /// The program's short name: at most 15 bytes, as in /proc/PID/comm.

@@ -161,7 +161,7 @@ impl DaemonState {
         entry.events.into_iter().for_each(|event| self.order.push(event));
         if let Some(until) = entry.settle_until {
             self.now = self.now.max(until);
-            self.settle(until);
+            self.process_until(until);
         }
         if !entry.ended_images.is_empty() {
             self.images_ended(&entry.ended_images);
@@ -251,7 +251,7 @@ impl DaemonState {
         self.programs.program(image)
     }
 
-    fn settle(&mut self, until: Timestamp) {
+    fn process_until(&mut self, until: Timestamp) {
         let mut order = std::mem::take(&mut self.order);
         order.release(until, |event| self.apply_event(event));
         self.order = order;

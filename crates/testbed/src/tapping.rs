@@ -312,15 +312,16 @@ impl Keeper {
                 collector.push(event);
             }
         });
-        self.settle(began);
+        self.process_until(began);
         self.keep();
         events
     }
 
-    fn settle(&mut self, until: Timestamp) {
-        let Some(sampler) = &mut self.sums.sampler else { return self.collector.settle(until, &mut self.rows) };
+    fn process_until(&mut self, until: Timestamp) {
+        let Some(sampler) = &mut self.sums.sampler else { return self.collector.process_until(until, &mut self.rows) };
         sampler.look();
-        self.collector.settle_watched(until, &mut self.rows, &mut |at, connections| sampler.sample(at, connections));
+        self.collector
+            .process_until_with(until, &mut self.rows, &mut |at, connections| sampler.sample(at, connections));
     }
 
     /// Lists the processes: ended ones are closed, and those that never reported to the tap are listed as unseen.
@@ -347,7 +348,7 @@ impl Keeper {
                 collector.push(event);
             }
         });
-        self.settle(now);
+        self.process_until(now);
         self.collector.processes_ended(&gone, now, &mut self.rows);
         if self.own.is_none() {
             self.unreported(&living);

@@ -101,8 +101,8 @@ impl Event {
         let value = found.value_text.as_deref().unwrap_or_default();
         let way = if limits.below { "below" } else { "above" };
         let how = match event {
-            EventKind::Firing => format!("{} of {scope} is {value}, {way} {}", words(rule), rule.threshold),
-            _ if why.is_empty() => format!("resolved: {} of {scope} is {value}", words(rule)),
+            EventKind::Firing => format!("{} of {scope} is {value}, {way} {}", describe_metric(rule), rule.threshold),
+            _ if why.is_empty() => format!("resolved: {} of {scope} is {value}", describe_metric(rule)),
             _ => format!("{scope}: {why}"),
         };
         found.text = report::figures::plain(&format!("{}: {how}", rule.name));
@@ -118,7 +118,7 @@ impl Event {
     }
 
     fn about(rule: &Rule, subject: &str, event: EventKind, at_s: u64) -> Event {
-        let by = rule.apart();
+        let by = rule.grouping();
         let subject_or_typed =
             |of: By, typed: &Option<String>| if by == of { Some(subject.to_owned()) } else { typed.clone() };
         Event {
@@ -155,7 +155,7 @@ impl Event {
 }
 
 /// The metric in words.
-fn words(rule: &Rule) -> String {
+fn describe_metric(rule: &Rule) -> String {
     let over = &rule.over;
     match rule.metric {
         Metric::ResponseP50 => format!("median response time over {over}"),

@@ -220,7 +220,7 @@ impl Rule {
     }
 
     /// What it evaluates separately.
-    pub(super) fn apart(&self) -> By {
+    pub(super) fn grouping(&self) -> By {
         if self.metric.is_of_agents() { By::Agent } else { self.by }
     }
 }

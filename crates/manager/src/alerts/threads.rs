@@ -106,7 +106,7 @@ impl Evaluator {
         if !evaluated.is_empty() {
             let has_events = self.data.change(|change| store_evaluated(change, &evaluated))?;
             if has_events {
-                self.signal.happened();
+                self.signal.notify();
             }
         }
         self.write_log()

@@ -60,7 +60,7 @@ fn read_page(state: &State, query: &ExchangeQuery, limit: usize, rows_max: u64) 
         last = Some(placed);
         ControlFlow::Continue(())
     });
-    let read = read.map_err(|error| state.not_done(&error))?;
+    let read = read.map_err(|error| state.refusal_for(&error))?;
     state.report_missing_files(&read.missing);
     Ok(page)
 }

@@ -140,7 +140,7 @@ impl Poller {
         self.rates.sample(index, now_ns)?;
         if now_ns.abs_diff(self.sparks_at_ns) >= SPARKLINE_INTERVAL_NS {
             self.sparks_at_ns = now_ns;
-            let sparks = quality::sparks(index, now_ns / 1_000_000_000, quality::Sides::Client);
+            let sparks = quality::read_sparklines(index, now_ns / 1_000_000_000, quality::Sides::Client);
             let sparks = sparks.map_err(|error| match error {
                 QualityError::Index(error) => Error::Index(error),
                 other => Error::Refused(other.to_string()),

@@ -20,13 +20,13 @@ pub(super) async fn quality(With(state): With<State>, uri: Uri) -> ApiResponse<R
     let query = Query {
         from_s: second(&mut parameters, "since", now)?,
         until_s: second(&mut parameters, "until", now)?,
-        resolution: word(&mut parameters, "resolution", "auto, minute, hour, day or month")?,
-        by: word(&mut parameters, "by", "none, agent, group, program, peer or side")?,
+        resolution: parse_name(&mut parameters, "resolution", "auto, minute, hour, day or month")?,
+        by: parse_name(&mut parameters, "by", "none, agent, group, program, peer or side")?,
         agent: parameters.text("agent"),
         group: parameters.text("group"),
         program: parameters.text("program"),
         peer: parameters.text("peer"),
-        side: word(&mut parameters, "side", "client, server or both")?,
+        side: parse_name(&mut parameters, "side", "client, server or both")?,
         whole_only: parameters.parsed("whole_only", "true or false")?.unwrap_or(false),
     };
     let with = state.clone();
@@ -48,7 +48,7 @@ pub(super) async fn compare(With(state): With<State>, uri: Uri) -> ApiResponse<R
         group: parameters.text("a_group"),
         program: parameters.text("a_program"),
         peer: parameters.text("a_peer"),
-        side: word(&mut parameters, "side", "client, server or both")?,
+        side: parse_name(&mut parameters, "side", "client, server or both")?,
     };
     let b = ComparedSet {
         from_s: second(&mut parameters, "b_since", now)?,
@@ -83,7 +83,7 @@ fn second(parameters: &mut Parameters, name: &str, now_ns: u64) -> ApiResponse<O
 }
 
 /// Parses a parameter with one of these names as value; the first if the parameter is absent.
-fn word<T: DeserializeOwned + Default>(parameters: &mut Parameters, name: &str, names: &str) -> ApiResponse<T> {
+fn parse_name<T: DeserializeOwned + Default>(parameters: &mut Parameters, name: &str, names: &str) -> ApiResponse<T> {
     let Some(text) = parameters.text(name) else { return Ok(T::default()) };
     serde_json::from_value(Value::String(text)).map_err(|_| malformed(format!("`{name}`: expected {names}.")))
 }

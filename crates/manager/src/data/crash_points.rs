@@ -10,11 +10,11 @@ use crate::error::{Error, Result};
 pub(crate) struct CrashPoints(Mutex<Option<CrashPoint>>);
 
 impl CrashPoints {
-    pub(crate) fn at(&self, point: CrashPoint) {
+    pub(crate) fn set(&self, point: CrashPoint) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(point);
     }
 
-    pub(super) fn reaches(&self, point: CrashPoint) -> Result<()> {
+    pub(super) fn crash_at(&self, point: CrashPoint) -> Result<()> {
         let mut chosen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if *chosen == Some(point) {
             *chosen = None;

@@ -13,7 +13,7 @@ fn a_data_folder_accepts_one_manager_and_concurrent_commands() {
     let shared = Data::open_shared(folder.path(), false).unwrap();
     shared.set_fact("a", "1").unwrap();
     assert_eq!(data.fact("a").unwrap().as_deref(), Some("1"));
-    data.settle();
+    data.checkpoint();
     drop((data, shared));
     let again = Data::open(folder.path()).unwrap();
     assert_eq!((again.fact("a").unwrap().as_deref(), again.fact("b").unwrap()), (Some("1"), None));

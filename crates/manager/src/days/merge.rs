@@ -82,7 +82,7 @@ fn merge_parts(data: &Data, parts: &[Part], now_ns: u64) -> Result<()> {
         remove_unlisted(data, &[merged], &error);
         return Err(error);
     }
-    data.reaches(CrashPoint::MergedCommitted)?;
+    data.crash_at(CrashPoint::MergedCommitted)?;
     for (at, part) in parts.iter().enumerate() {
         let path = path_of(data, day, &part.file);
         match std::fs::remove_file(&path) {
@@ -92,7 +92,7 @@ fn merge_parts(data: &Data, parts: &[Part], now_ns: u64) -> Result<()> {
             _ => {}
         }
         if at == 0 {
-            data.reaches(CrashPoint::MergedHalfRemoved)?;
+            data.crash_at(CrashPoint::MergedHalfRemoved)?;
         }
     }
     Ok(())
@@ -112,7 +112,7 @@ fn copy(rows: Ordered, writer: &mut PartWriter<FleetRow>) -> Result<()> {
 
 /// Replaces the original files by the merged one in the index.
 fn replace_parts(data: &Data, parts: &[Part], merged: &Part, now_ns: u64) -> Result<()> {
-    data.reaches(CrashPoint::MergedNamed)?;
+    data.crash_at(CrashPoint::MergedNamed)?;
     let rows: u64 = parts.iter().map(|part| part.rows).sum();
     if merged.rows != rows {
         let why = format!(
@@ -162,7 +162,7 @@ fn parts_to_merge(data: &Data, skipped_files: &SkippedFiles, now_ns: u64) -> Res
             let is_over = day_named(&of_day[0].0.day).is_some_and(|day| day < today)
                 && of_day.iter().all(|(_, made)| made.saturating_add(QUIET_NS) < now_ns);
             let parts: Vec<Part> = of_day.into_iter().map(|(part, _)| part).collect();
-            if let Some(chosen) = chosen(parts, is_over) {
+            if let Some(chosen) = select_parts(parts, is_over) {
                 return Ok(Some(chosen));
             }
         }
@@ -171,7 +171,7 @@ fn parts_to_merge(data: &Data, skipped_files: &SkippedFiles, now_ns: u64) -> Res
 }
 
 /// Selects from the small files of a day, in the order of creation.
-fn chosen(parts: Vec<Part>, is_over: bool) -> Option<Vec<Part>> {
+fn select_parts(parts: Vec<Part>, is_over: bool) -> Option<Vec<Part>> {
     let step = |part: &Part| STEPS.iter().position(|bound| part.rows < *bound).unwrap_or(STEPS.len());
     for expected in 0..=STEPS.len() {
         if parts.iter().filter(|part| step(part) == expected).count() >= FILES_PER_MERGE {
@@ -210,7 +210,7 @@ mod tests {
     fn eight_files_of_one_size_are_merged_and_the_remaining_files_after_the_day_ended() {
         let sizes = |of: &[u64]| of.iter().zip(1..).map(|(rows, number)| part(number, *rows)).collect::<Vec<_>>();
         let chosen_of = |of: &[u64], is_over| {
-            chosen(sizes(of), is_over).map(|parts| parts.iter().map(|part| part.rows).collect::<Vec<_>>())
+            select_parts(sizes(of), is_over).map(|parts| parts.iter().map(|part| part.rows).collect::<Vec<_>>())
         };
         assert_eq!(chosen_of(&[1; 7], false), None);
         assert_eq!(chosen_of(&[1; 9], false), Some(vec![1; 8]));

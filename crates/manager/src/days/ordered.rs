@@ -79,7 +79,7 @@ impl Ordered {
 
     fn advance(&mut self) -> Result<Option<FleetRow>> {
         loop {
-            let least = self.least();
+            let least = self.next_source();
             let least_ns = least.and_then(|at| self.active[at].ready.front()).map(|row| row.at_unix_ns);
             if let Some(next) = self.unread.last()
                 && least_ns.is_none_or(|least| next.first_ns <= least)
@@ -104,7 +104,7 @@ impl Ordered {
     }
 
     /// The source with the next row.
-    fn least(&self) -> Option<usize> {
+    fn next_source(&self) -> Option<usize> {
         let fronts = self.active.iter().enumerate().filter_map(|(at, source)| Some((at, source.ready.front()?)));
         fronts.min_by(|(_, a), (_, b)| order(a, b)).map(|(at, _)| at)
     }

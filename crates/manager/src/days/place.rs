@@ -113,12 +113,12 @@ impl PendingBatch {
 /// # Errors
 /// A full disk, another file system error, SQLite's.
 pub fn place(data: &Data, oldest_day: u64, now_ns: u64) -> Result<Round> {
-    match place_some(data, ROWS_PER_ROUND, oldest_day, now_ns) {
+    match write_some(data, ROWS_PER_ROUND, oldest_day, now_ns) {
         Err(error) if error.is_row_error() => {}
         outcome => return outcome,
     }
     // One batch causes the error: the oldest batch is written alone, and so on until the batch is found.
-    match place_some(data, 1, oldest_day, now_ns) {
+    match write_some(data, 1, oldest_day, now_ns) {
         Err(error) if error.is_row_error() => {
             let (waiting, more) = oldest(data, 1)?;
             let Some(batch) = waiting.first() else { return Ok(Round::default()) };
@@ -134,7 +134,7 @@ pub fn place(data: &Data, oldest_day: u64, now_ns: u64) -> Result<Round> {
 }
 
 /// Writes the oldest batches, at least one and up to this number of rows.
-fn place_some(data: &Data, rows_target: u64, oldest_day: u64, now_ns: u64) -> Result<Round> {
+fn write_some(data: &Data, rows_target: u64, oldest_day: u64, now_ns: u64) -> Result<Round> {
     let (waiting, more) = oldest(data, rows_target)?;
     if waiting.is_empty() {
         return Ok(Round::default());
@@ -164,7 +164,7 @@ fn place_some(data: &Data, rows_target: u64, oldest_day: u64, now_ns: u64) -> Re
     rows.sort_unstable_by(ordered::order);
     let mut parts = Vec::new();
     let outcome = write_days(data, &rows, &mut parts).and_then(|()| {
-        data.reaches(CrashPoint::PartsNamed)?;
+        data.crash_at(CrashPoint::PartsNamed)?;
         data.change(|index| {
             for part in &parts {
                 part.insert(index, now_ns)?;
@@ -179,9 +179,9 @@ fn place_some(data: &Data, rows_target: u64, oldest_day: u64, now_ns: u64) -> Re
             }
             let mut remove = index.prepare_cached("DELETE FROM pending WHERE id = ?1")?;
             waiting.iter().try_for_each(|batch| remove.execute([batch.id]).map(drop))?;
-            data.reaches(CrashPoint::PlacedWritten)
+            data.crash_at(CrashPoint::PlacedWritten)
         })?;
-        data.reaches(CrashPoint::PlacedCommitted)
+        data.crash_at(CrashPoint::PlacedCommitted)
     });
     round.files = parts.len();
     match outcome {
@@ -273,7 +273,7 @@ fn write_days(data: &Data, rows: &[FleetRow], parts: &mut Vec<Part>) -> Result<(
             writer.discard();
             return Err(error.into());
         }
-        data.reaches(CrashPoint::PartWritten)?;
+        data.crash_at(CrashPoint::PartWritten)?;
         let finished = writer.finish()?;
         parts.push(Part {
             day,

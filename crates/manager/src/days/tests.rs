@@ -70,7 +70,7 @@ fn a_kill_while_writing_day_files_neither_loses_nor_duplicates_rows() {
     {
         let (folder, data) = data();
         let before = fill(&data);
-        data.stops.at(point);
+        data.crash_points.set(point);
         assert!(matches!(place(&data, 0, NOW_NS), Err(Error::Stopped(_))), "{point:?}");
         let remaining_files = files(&data);
         assert!(!remaining_files.is_empty(), "{point:?}: a killed manager does no clean-up");
@@ -141,7 +141,7 @@ fn a_kill_during_a_merge_neither_loses_nor_duplicates_rows() {
             placed(&data);
         }
         let before = found(&data);
-        data.stops.at(point);
+        data.crash_points.set(point);
         assert!(matches!(merge(&data, &mut SkippedFiles::new(), NOW_NS), Err(Error::Stopped(_))), "{point:?}");
         assert!(files(&data).len() > known(&data).len(), "{point:?}");
         assert_eq!(found(&data), before, "{point:?}: a reader of the index sees each row once");
@@ -238,7 +238,7 @@ fn rows_of_expired_days_are_counted_and_days_expire_by_age_and_size() {
     // A clock set years ahead removes nothing until two of its days have rows.
     assert_eq!(retention::apply(&data, &notes, &age(30), NOW_NS + 2000 * DAY_NS).unwrap(), []);
     // Killed after the index dropped the day and before its files were removed.
-    data.stops.at(CrashPoint::DayForgotten);
+    data.crash_points.set(CrashPoint::DayForgotten);
     assert!(retention::apply(&data, &notes, &age(1), NOW_NS + DAY_NS).is_err());
     assert_eq!((files(&data).len(), known(&data).len()), (2, 1));
     drop((data, notes, _writing));
@@ -296,11 +296,11 @@ fn files_of_another_index_prevent_the_start_and_unlisted_files_are_moved() {
     placed(&data);
     let (day, index) = (data.days().join("2026-11-23"), folder.path().join("index.sqlite"));
     // An older copy of the index is restored.
-    data.settle();
+    data.checkpoint();
     let old_index = std::fs::read(&index).unwrap();
     put(&data, "b", &batch(&stream('b'), 2, &[TODAY_NS]), ZERO_NS, NOW_NS).unwrap();
     placed(&data);
-    data.settle();
+    data.checkpoint();
     drop(data);
     std::fs::write(&index, old_index).unwrap();
     let data = Data::open(folder.path()).unwrap();

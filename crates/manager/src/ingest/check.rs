@@ -56,7 +56,7 @@ pub(super) fn hello(body: &Bytes, is_gzip: bool) -> Result<Hello, Refused> {
     let spool = hello.spool;
     let numbers = [spool.batches, spool.rows, spool.bytes, spool.bytes_max, spool.oldest, hello.settings, hello.now_ns];
     if numbers.iter().any(|number| *number > TIME_MAX_NS) || hello.zero_own_unix_ns > ZERO_MAX_NS {
-        return Err(impossible("a number is too large"));
+        return Err(invalid_batch("a number is too large"));
     }
     Ok(hello)
 }
@@ -74,10 +74,10 @@ pub(super) fn batch(body: &Bytes, is_gzip: bool, zero: Option<(u64, u64)>, now_n
     stream(&batch.stream)?;
     printable("boot", &batch.boot, BOOT_MAX)?;
     if batch.sequence == 0 || batch.sequence > COUNT_MAX {
-        return Err(impossible("batch numbers start at 1"));
+        return Err(invalid_batch("batch numbers start at 1"));
     }
     if !(SHARE_MIN..=1.0).contains(&batch.share) {
-        return Err(impossible("a share must be from 0.000001 to 1"));
+        return Err(invalid_batch("a share must be from 0.000001 to 1"));
     }
     let (gauges, losses) = (batch.gauges, batch.losses);
     let counts = [
@@ -92,10 +92,10 @@ pub(super) fn batch(body: &Bytes, is_gzip: bool, zero: Option<(u64, u64)>, now_n
         batch.settings,
     ];
     if counts.iter().any(|count| *count > COUNT_MAX) {
-        return Err(impossible("a count is too large"));
+        return Err(invalid_batch("a count is too large"));
     }
     if batch.zero_own_unix_ns > ZERO_MAX_NS || batch.sealed_at_ns > TIME_MAX_NS {
-        return Err(impossible("a time is out of range"));
+        return Err(invalid_batch("a time is out of range"));
     }
     batch.programs.iter().try_for_each(program)?;
     let zero_ns = zero_of(&batch, zero, now_ns)?;
@@ -106,13 +106,13 @@ pub(super) fn batch(body: &Bytes, is_gzip: bool, zero: Option<(u64, u64)>, now_n
         check_row(row, latest_ns)?;
         let at = zero_ns + row.ended_at_ns();
         if at.saturating_add(OLDEST_NS) < now_ns {
-            return Err(impossible("a row ended more than ten years ago"));
+            return Err(invalid_batch("a row ended more than ten years ago"));
         }
         ends = Some(ends.map_or((at, at), |(first, last)| (first.min(at), last.max(at))));
         days.insert(day_of(at));
     }
     if days.len() > DAYS_MAX {
-        return Err(impossible("its rows are of too many days"));
+        return Err(invalid_batch("its rows are of too many days"));
     }
     let clock_offset_ns = batch.zero_own_unix_ns.cast_signed() - zero_ns.cast_signed();
     let digest = ring::digest::digest(&ring::digest::SHA256, &text);
@@ -139,10 +139,10 @@ fn zero_of(batch: &Batch, zero: Option<(u64, u64)>, now_ns: u64) -> Result<u64, 
     match zero {
         Some((zero_ns, _)) => {
             if zero_ns > ZERO_MAX_NS || zero_ns + batch.sealed_at_ns > now_ns.saturating_add(AHEAD_NS) {
-                return Err(impossible("it was sealed in the future: the clock zero in the header is not valid"));
+                return Err(invalid_batch("it was sealed in the future: the clock zero in the header is not valid"));
             }
             if (zero_ns + batch.sealed_at_ns).saturating_add(OLDEST_NS) < now_ns {
-                return Err(impossible(
+                return Err(invalid_batch(
                     "it was sealed more than ten years ago: the clock zero in the header is not valid",
                 ));
             }
@@ -159,18 +159,20 @@ fn zero_of(batch: &Batch, zero: Option<(u64, u64)>, now_ns: u64) -> Result<u64, 
 
 fn check_row(row: &TapRow, latest_ns: u64) -> Result<(), Refused> {
     if !TapSide::ALL.iter().any(|side| side.as_str() == row.side) {
-        return Err(impossible("a side must be `client` or `server`"));
+        return Err(invalid_batch("a side must be `client` or `server`"));
     }
     if !TapOutcome::ALL.iter().any(|outcome| outcome.as_str() == row.outcome) {
-        return Err(impossible("an outcome must be `succeeded`, `failed`, `cut`, `greeting`, `farewell` or `unused`"));
+        return Err(invalid_batch(
+            "an outcome must be `succeeded`, `failed`, `cut`, `greeting`, `farewell` or `unused`",
+        ));
     }
     if row.error.is_some() && row.outcome != TapOutcome::Failed.as_str() {
-        return Err(impossible("a row has an error and did not fail"));
+        return Err(invalid_batch("a row has an error and did not fail"));
     }
     if let Some(error) = &row.error {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
         if error.is_empty() || error.len() > ERROR_MAX || !error.bytes().all(plain) {
-            return Err(impossible("an error name may have letters, digits and `_` only"));
+            return Err(invalid_batch("an error name may have letters, digits and `_` only"));
         }
     }
     if let Some(program) = &row.program {
@@ -186,7 +188,7 @@ fn check_row(row: &TapRow, latest_ns: u64) -> Result<(), Refused> {
         Some(row.ended_at_ns()),
     ];
     if times.iter().flatten().any(|time| *time > latest_ns) {
-        return Err(impossible("a time of a row is later than the batch was sealed"));
+        return Err(invalid_batch("a time of a row is later than the batch was sealed"));
     }
     let in_order = |first: Option<u64>, last: Option<u64>| match (first, last) {
         (Some(first), Some(last)) => first <= last,
@@ -198,7 +200,7 @@ fn check_row(row: &TapRow, latest_ns: u64) -> Result<(), Refused> {
         || row.ended_at_ns().saturating_add(CALLS_APART_NS) < row.opened_at_ns
         || row.closed_at_ns.is_some_and(|closed| closed.saturating_add(CALLS_APART_NS) < row.opened_at_ns)
     {
-        return Err(impossible("a row ends before it begins"));
+        return Err(invalid_batch("a row ends before it begins"));
     }
     let durations = [row.lookup_ns, row.setup_ns, Some(row.blocked_ns)];
     let counts = [
@@ -214,7 +216,7 @@ fn check_row(row: &TapRow, latest_ns: u64) -> Result<(), Refused> {
         || counts.iter().flatten().any(is_great)
         || row.connection.is_some_and(|number| number > TIME_MAX_NS)
     {
-        return Err(impossible("a number of a row is too large"));
+        return Err(invalid_batch("a number of a row is too large"));
     }
     Ok(())
 }
@@ -223,11 +225,11 @@ fn program(program: &Program) -> Result<(), Refused> {
     printable("program", &program.name, PROGRAM_MAX)?;
     printable("why", &program.why, WHY_MAX)?;
     if program.name.is_empty() {
-        return Err(impossible("a program without a name"));
+        return Err(invalid_batch("a program without a name"));
     }
     let counts = [program.seen, program.unseen, program.connections, program.unseen_bytes];
     if counts.iter().any(|count| *count > COUNT_MAX) {
-        return Err(impossible("a count is too large"));
+        return Err(invalid_batch("a count is too large"));
     }
     Ok(())
 }
@@ -237,7 +239,7 @@ fn stream(text: &str) -> Result<(), Refused> {
     if text.len() == 32 && text.bytes().all(is_hex) {
         Ok(())
     } else {
-        Err(impossible("a stream name must be 32 hexadecimal digits"))
+        Err(invalid_batch("a stream name must be 32 hexadecimal digits"))
     }
 }
 
@@ -245,10 +247,10 @@ fn printable(name: &str, text: &str, bytes_max: usize) -> Result<(), Refused> {
     if text.len() <= bytes_max && !text.contains(char::is_control) {
         return Ok(());
     }
-    Err(impossible(&format!("`{name}` must be at most {bytes_max} bytes of text without control characters")))
+    Err(invalid_batch(&format!("`{name}` must be at most {bytes_max} bytes of text without control characters")))
 }
 
-fn impossible(why: &str) -> Refused {
+fn invalid_batch(why: &str) -> Refused {
     Refused::new(RefusalReason::InvalidValue, format!("Nothing was stored: {why}."))
 }
 

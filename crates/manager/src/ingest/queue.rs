@@ -203,10 +203,10 @@ fn process_jobs(data: &Data, notes: &Notes, jobs: &mut Vec<Job>) -> u64 {
                 }
             });
         }
-        data.reaches(CrashPoint::BatchesWritten)?;
+        data.crash_at(CrashPoint::BatchesWritten)?;
         Ok::<_, Error>(responses)
     });
-    match outcome.and_then(|responses| data.reaches(CrashPoint::BatchesCommitted).map(|()| responses)) {
+    match outcome.and_then(|responses| data.crash_at(CrashPoint::BatchesCommitted).map(|()| responses)) {
         Ok(responses) => {
             for ((job, _), response) in ready.into_iter().zip(responses) {
                 let _ = job.reply.send(response);

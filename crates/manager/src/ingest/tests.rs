@@ -104,7 +104,7 @@ fn a_kill_before_the_commit_stores_nothing_and_after_it_everything() {
     for (point, stored) in [(CrashPoint::BatchesWritten, 0), (CrashPoint::BatchesCommitted, 1)] {
         let (folder, data) = data();
         let trial = Trial::new(&data);
-        data.stops.at(point);
+        data.crash_points.set(point);
         assert_eq!(trial.send("a", &numbered(1)).unwrap_err().why, RefusalReason::Unavailable);
         drop((trial, data));
         let data = Data::open(folder.path()).unwrap();

@@ -360,7 +360,7 @@ fn compare_blocks(a: &[Tally], b: &[Tally], paired: bool, confidence: f64) -> Ve
                 Ok(of) => difference(of, confidences[at]).ok_or_else(|| "not known: too few values".to_owned()),
                 Err(why) => Err(why.clone()),
             };
-            metric.told(values, found, confidences[at])
+            metric.to_compare_metric(values, found, confidences[at])
         })
         .collect()
 }
@@ -420,7 +420,7 @@ impl<'a> Blocks<'a> {
 }
 
 impl Metric {
-    fn told(self, values: [f64; 2], found: Result<Difference, String>, confidence: f64) -> CompareMetric {
+    fn to_compare_metric(self, values: [f64; 2], found: Result<Difference, String>, confidence: f64) -> CompareMetric {
         let is_time = self.quantile().is_some();
         let own = |value: f64| value.is_finite().then(|| if is_time { value.exp() } else { value });
         // A difference of logarithms is a ratio.

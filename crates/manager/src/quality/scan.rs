@@ -158,7 +158,7 @@ fn for_each_row(
             program: text(4)?,
             peer: text(5)?,
         };
-        match selection.meets(&series) {
+        match selection.match_series(&series) {
             SeriesMatch::Yes => on_row(row.get::<_, i64>(0)?.max(0) as u64, agent, &series, row),
             SeriesMatch::No => Ok(()),
             SeriesMatch::Perhaps => {
@@ -214,7 +214,7 @@ enum SeriesMatch {
 }
 
 impl RowSelection {
-    fn meets(&self, series: &Series<'_>) -> SeriesMatch {
+    fn match_series(&self, series: &Series<'_>) -> SeriesMatch {
         if !self.sides.has(series.side) {
             return SeriesMatch::No;
         }

@@ -40,7 +40,7 @@ const MINUTES: usize = 60;
 ///
 /// # Errors
 /// SQLite's.
-pub fn sparks(index: &Connection, now_s: u64, sides: Sides) -> Result<Sparklines, QualityError> {
+pub fn read_sparklines(index: &Connection, now_s: u64, sides: Sides) -> Result<Sparklines, QualityError> {
     let span_s = SPANS_S[0];
     let until_s = (now_s / span_s + 1) * span_s;
     let from_s = until_s.saturating_sub(MINUTES as u64 * span_s);

@@ -486,7 +486,7 @@ fn sparklines_cover_the_last_hour_of_every_agent() {
             TestExchange { at_s: now_s - 3600, agent: "c", ..TEST_EXCHANGE },
         ],
     );
-    let found = sparks(&index, now_s, Sides::Client).unwrap();
+    let found = read_sparklines(&index, now_s, Sides::Client).unwrap();
     assert_eq!((found.from_s, found.agents.len()), (MIDNIGHT + 3660, 2));
     let a = &found.agents["a"];
     assert_eq!((a.attempts[59], a.failed[58], a.attempts[0], a.attempts.len()), (1, 1, 0, 60));

@@ -69,7 +69,7 @@ impl Elf {
                 elf.is_go |= has_note_of(b"Go\0\0", &part);
             }
         }
-        elf.uring = dynamic.is_some_and(|(at, length)| needs(file, at, length, &loaded, b"liburing.so"));
+        elf.uring = dynamic.is_some_and(|(at, length)| needs_library(file, at, length, &loaded, b"liburing.so"));
         Some(elf)
     }
 
@@ -104,7 +104,7 @@ fn number<const N: usize>(bytes: &[u8], at: usize) -> u64 {
 
 /// Whether the dynamic section (`length` bytes at `at`) needs a library whose name has this prefix. `loaded`:
 /// position in the file, address and length of each loaded segment.
-fn needs(file: &File, at: u64, length: u64, loaded: &[[u64; 3]], name: &[u8]) -> bool {
+fn needs_library(file: &File, at: u64, length: u64, loaded: &[[u64; 3]], name: &[u8]) -> bool {
     let mut section = vec![0; length.min(PART_MAX) as usize / 16 * 16];
     if file.read_exact_at(&mut section, at).is_err() {
         return false;

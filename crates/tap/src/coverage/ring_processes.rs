@@ -49,7 +49,7 @@ struct MappedProcess {
 
 /// Result of a scan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Departed {
+pub struct ScanResult {
     /// Processes that no longer map the ring.
     pub ended: BTreeSet<Owner>,
     /// Processes never seen here: they have ended, live in an invisible PID namespace, or could not read their
@@ -123,11 +123,11 @@ impl RingProcesses {
     }
 
     /// Which of `owners` no longer map the ring. Each must have reported something before this call.
-    pub fn scan(&mut self, owners: &BTreeSet<Owner>) -> Departed {
+    pub fn scan(&mut self, owners: &BTreeSet<Owner>) -> ScanResult {
         self.scans += 1;
         self.mapped.retain(|owner, _| owners.contains(owner));
         self.child_spaces.retain(|space| owners.iter().any(|owner| owner.space == *space));
-        let mut departed = Departed::default();
+        let mut scanned = ScanResult::default();
         let mut foreign_processes = None;
         for owner in owners {
             if self.mapped.get(owner).is_some_and(|mapped| self.still_maps(mapped)) {
@@ -135,7 +135,7 @@ impl RingProcesses {
             }
             self.mapped.remove(owner);
             if owner.pid == 0 {
-                departed.out_of_sight.insert(*owner);
+                scanned.out_of_sight.insert(*owner);
                 continue;
             }
             let mut mapping = self.local_pid(*owner).and_then(|pid| self.mapping_of(pid));
@@ -152,13 +152,13 @@ impl RingProcesses {
                     || self.sees_all
                     || self.child_spaces.contains(&owner.space) =>
                 {
-                    departed.ended.insert(*owner);
+                    scanned.ended.insert(*owner);
                 }
-                None => drop(departed.out_of_sight.insert(*owner)),
+                None => drop(scanned.out_of_sight.insert(*owner)),
             }
         }
         self.foreign_processes = foreign_processes;
-        departed
+        scanned
     }
 
     /// The process number in this namespace, if the last scan found it.
@@ -346,17 +346,17 @@ mod tests {
         let foreign = Owner { space: 3, pid: 7 };
         let all = BTreeSet::from([this_process, ended, foreign]);
         let sees_all = ring_processes.sees_all;
-        let of_others = |departed: &Departed| {
-            let set = if sees_all { &departed.ended } else { &departed.out_of_sight };
+        let of_others = |scanned: &ScanResult| {
+            let set = if sees_all { &scanned.ended } else { &scanned.out_of_sight };
             set.contains(&foreign)
         };
-        let departed = ring_processes.scan(&all);
-        assert!(departed.ended.contains(&this_process) && departed.ended.contains(&ended) && of_others(&departed));
+        let scanned = ring_processes.scan(&all);
+        assert!(scanned.ended.contains(&this_process) && scanned.ended.contains(&ended) && of_others(&scanned));
         let file = fs::File::options().read(true).write(true).open(&path).unwrap();
         let mapped = crate::rings::map_for_test(&file);
         for _ in 0..20 {
-            let departed = ring_processes.scan(&all);
-            assert!(!departed.ended.contains(&this_process) && departed.ended.contains(&ended) && of_others(&departed));
+            let scanned = ring_processes.scan(&all);
+            assert!(!scanned.ended.contains(&this_process) && scanned.ended.contains(&ended) && of_others(&scanned));
         }
         assert_eq!(ring_processes.process(this_process).unwrap().pid, std::process::id().cast_signed());
         assert_eq!(

@@ -63,7 +63,7 @@ impl DaemonFolder {
             // If it cannot be created, the next call fails.
             let _ = DirBuilder::new().mode(0o711).create(FALLBACK_ROOT);
         }
-        let path = safe_place(path)?;
+        let path = trusted_path(path)?;
         let created = match DirBuilder::new().mode(0o711).create(&path) {
             Ok(()) => true,
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => false,
@@ -266,7 +266,7 @@ fn change_mode(file: &File, mode: u32, path: &Path) -> Result<()> {
 }
 
 /// The path with symbolic links resolved except in its last part, if no other user can replace it.
-fn safe_place(path: &Path) -> Result<PathBuf> {
+fn trusted_path(path: &Path) -> Result<PathBuf> {
     let path = std::path::absolute(path).map_err(Error::file("find", path))?;
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(refused(&path, "it cannot hold a directory".to_owned()));

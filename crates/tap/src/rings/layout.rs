@@ -91,7 +91,7 @@ pub struct Shape {
 
 impl Shape {
     /// Whether the numbers form a valid shape.
-    pub fn is_sane(&self) -> bool {
+    pub fn is_valid(&self) -> bool {
         let is_count = |records: u32| records.is_power_of_two() && (2..=1 << 24).contains(&records);
         (1..=1 << 16).contains(&self.slots)
             && self.large <= self.slots

@@ -104,7 +104,7 @@ impl RingFile {
         let word = |at| memory.word(at).load(Ordering::Acquire);
         let half = |at| memory.half(at).load(Ordering::Acquire);
         let is_ring = word(header::MAGIC) == layout::MAGIC && half(header::CLOCK) == kind;
-        if !is_ring || !shape.is_sane() || shape.file_bytes() != bytes {
+        if !is_ring || !shape.is_valid() || shape.file_bytes() != bytes {
             return Err(invalid());
         }
         let set = Set {

@@ -45,7 +45,7 @@ mod tests {
 
     use super::*;
 
-    fn event(image: u32, pid: u32, what: What) -> Event {
+    fn event(image: u32, pid: u32, what: EventKind) -> Event {
         Event { origin: Origin { image, pid, tid: pid, space: 0 }, what }
     }
 

@@ -28,7 +28,7 @@ use anyhow::{Context, Result};
 use store::RunStore;
 use sys::sched::Urgency;
 use sys::signal::Interrupts;
-use web::{Server, Key, Secret, Settings};
+use web::{Key, Secret, Server, Settings};
 
 use self::topics::Topics;
 use crate::args;

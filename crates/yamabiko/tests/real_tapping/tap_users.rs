@@ -8,10 +8,10 @@ use std::process::{Child, Command, Stdio};
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
+use tap::daemon_reader::DaemonReader;
+use tap::daemon_state::DaemonState;
 use tap::folder::DaemonFolder;
 use tap::rings::Capacity;
-use tap::daemon_state::DaemonState;
-use tap::daemon_reader::DaemonReader;
 
 use super::peers::{compiled, server};
 use crate::support::document::count;

@@ -16,7 +16,7 @@ use http_body_util::{BodyExt, Limited};
 use std::net::SocketAddr;
 use sys::clock::Clock;
 use tokio::time::timeout;
-use web::{ConnectionHandle, Bounds, Server, Key, RunningServer, Settings, UnauthenticatedLimits};
+use web::{Bounds, ConnectionHandle, Key, RunningServer, Server, Settings, UnauthenticatedLimits};
 
 use super::sessions::{Full, Sessions};
 use crate::token::Token;
