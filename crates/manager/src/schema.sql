@@ -27,7 +27,7 @@ CREATE TABLE agents (
   last_address  TEXT NOT NULL DEFAULT '',
   clock_offset_ns  INTEGER NOT NULL DEFAULT 0, -- the agent's wall clock less the manager's
   clock_error_ns INTEGER NOT NULL DEFAULT 0,
-  spool         TEXT NOT NULL DEFAULT '{}', -- tap_protocol::SpoolStand as JSON
+  spool         TEXT NOT NULL DEFAULT '{}', -- tap_protocol::SpoolUsage as JSON
   gauges        TEXT NOT NULL DEFAULT '{}', -- tap_protocol::Gauges as JSON
   settings_seen INTEGER NOT NULL DEFAULT 0, -- version that the agent applies
   rows          INTEGER NOT NULL DEFAULT 0, -- stored so far

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   start:  lock and index ─▶ repairs after a kill ─▶ certificate ─▶ addresses ─▶ threads ─▶ servers start
-//!   stop:   servers close after open requests ─▶ batches are stored ─▶ rows are written to day files ─▶ alerts, OTLP ─▶ notes ─▶ index, lock
+//!   stop:   servers close after open requests ─▶ batches are stored ─▶ rows are written to day files
+//!           ─▶ alerts, OTLP ─▶ notes ─▶ index, lock
 //! ```
 
 use std::net::{IpAddr, SocketAddr};

@@ -151,7 +151,8 @@ static uint64_t reserve_more(struct thread *thread, uint64_t reserved) {
     if (LOAD(&sandboxed) || now < thread->retry_at) return reserved;
     uint64_t more = reserved + GROWTH_RECORDS;
     if (more > thread->mask + 1) more = thread->mask + 1;
-    if (RAW(SYS_madvise, &thread->records[reserved], (more - reserved) * sizeof(struct record), POPULATE_WRITE, 0, 0) < 0) {
+    uint64_t bytes = (more - reserved) * sizeof(struct record);
+    if (RAW(SYS_madvise, &thread->records[reserved], bytes, POPULATE_WRITE, 0, 0) < 0) {
         thread->retry_at = now + piece_ticks / 8;
         return reserved;
     }

@@ -1,8 +1,8 @@
 //! Turns the events of a run into rows, figures and the table of programs. It reads no rings and does not wait: the
-//! owner of the rings calls [`Collector::push`] and [`Collector::settle`].
+//! owner of the rings calls [`Collector::push`] and [`Collector::process_until`].
 //!
 //! ```text
-//!   rings ──push──> InOrder ──settle──> Exchanges ──> rows ──> Sides (figures), ProgramTable (programs), the caller (run store)
+//!   rings ──push──> InOrder ──process_until──> Exchanges ──> rows ──> Sides, ProgramTable, the caller (run store)
 //! ```
 
 use std::collections::{HashMap, HashSet};

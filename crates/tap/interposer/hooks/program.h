@@ -205,8 +205,8 @@ HOOK __attribute__((noreturn)) void _Exit(int status) {
     __builtin_unreachable();
 }
 
-/* A filter may kill the program for a system call of this library: the library makes none from here on. Strict mode also
- * forbids the cycle counter, so recording ends. */
+/* A filter may kill the program for a system call of this library: the library makes none from here on. Strict mode
+ * also forbids the cycle counter, so recording ends. */
 __attribute__((used)) static void about_to_filter(long mode) {
     ENSURE_STARTED();
     if (!active) return;

@@ -32,7 +32,8 @@ HOOK ssize_t recvfrom(int fd, void *restrict to, size_t n, int flags, struct soc
 }
 HOOK ssize_t __recvfrom_chk(int fd, void *restrict to, size_t n, size_t buffer_size, int flags,
                             struct sockaddr *restrict from, socklen_t *restrict length) {
-    TRANSFER(RECEIVE, fd, n && TRANSFERS_BYTES(flags), real.__recvfrom_chk(fd, to, n, buffer_size, flags, from, length));
+    TRANSFER(RECEIVE, fd, n && TRANSFERS_BYTES(flags),
+             real.__recvfrom_chk(fd, to, n, buffer_size, flags, from, length));
 }
 
 /* Descriptors received over a Unix socket: earlier knowledge about their numbers is invalid. */
@@ -59,7 +60,8 @@ HOOK ssize_t recvmsg(int fd, struct msghdr *message, int flags) {
     }
     uint64_t number = LOAD(&c->number), begin = ticks();
     ssize_t result = real.recvmsg(fd, message, flags);
-    if (result || (message->msg_iovlen && message->msg_iov[0].iov_len)) call_returned(c, number, RECEIVE, begin, result);
+    if (result || (message->msg_iovlen && message->msg_iov[0].iov_len))
+        call_returned(c, number, RECEIVE, begin, result);
     return result;
 }
 

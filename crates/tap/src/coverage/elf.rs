@@ -212,7 +212,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn damaged_elf_files_are_read_without_a_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..400), elf in any::<bool>()) {
+        fn damaged_elf_files_are_read_without_a_panic(
+            mut bytes in prop::collection::vec(any::<u8>(), 0..400),
+            elf in any::<bool>(),
+        ) {
             if elf && bytes.len() > 64 {
                 let whole = elf_file(MACHINE, &[(NOTE, GO)]);
                 bytes[..60].copy_from_slice(&whole[..60]);

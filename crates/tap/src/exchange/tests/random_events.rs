@@ -100,9 +100,11 @@ proptest! {
         let mut talk = if at_server { Conversation::accept() } else { Conversation::connect(3) };
         for &(request_bytes, request_ms, response_bytes, response_ms, think_ms) in &turns {
             if at_server {
-                talk.receive_for(request_ms, request_bytes).wait(think_ms).send_for(response_ms, response_bytes).wait(1);
+                talk.receive_for(request_ms, request_bytes).wait(think_ms);
+                talk.send_for(response_ms, response_bytes).wait(1);
             } else {
-                talk.send_for(request_ms, request_bytes).wait(think_ms).receive_for(response_ms, response_bytes).wait(1);
+                talk.send_for(request_ms, request_bytes).wait(think_ms);
+                talk.receive_for(response_ms, response_bytes).wait(1);
             }
         }
         talk.close();
