@@ -95,7 +95,7 @@ CREATE TABLE refusals (
   agent TEXT NOT NULL,                      -- of the token, if valid; otherwise ''
   address TEXT NOT NULL, path TEXT NOT NULL, message TEXT NOT NULL
 );
-CREATE TABLE refused (why TEXT PRIMARY KEY, count INTEGER NOT NULL) WITHOUT ROWID;   -- as tap_protocol::Why writes it
+CREATE TABLE refused (why TEXT PRIMARY KEY, count INTEGER NOT NULL) WITHOUT ROWID;   -- as tap_protocol::RefusalReason writes it
 
 -- Quality over time. One row per span and series; added in the transaction that lists the parts. Module `quality` owns it.
 CREATE TABLE quality (
