@@ -20,7 +20,7 @@ fn compile(out: &Path) {
     let compiler = cc::Build::new().warnings(false).get_compiler();
     let mut command = compiler.to_command();
     command.args(FLAGS).arg("-o").arg(out).arg("interposer/interposer.c").arg("-ldl");
-    let status = command.status().expect("a C compiler is needed, to build what is put between a program and libc");
+    let status = command.status().expect("a C compiler is needed to build the interposer");
     assert!(status.success(), "the interposer does not compile: {command:?}");
 }
 

@@ -15,14 +15,14 @@ pub(crate) fn row(row: &mut TapRow, at_ns: u64) {
         *amount = (*amount).min(AMOUNT_MAX);
     }
     row.opened_at_ns = row.opened_at_ns.min(at_ns);
-    // A connection cannot have taken longer than the time since it opened. Its name lookup came before.
+    // A connection cannot have lasted longer than the time since it opened. Its name lookup came before.
     let since_opened = at_ns - row.opened_at_ns;
     let longest = if row.connection.is_some() { DURATION_MAX } else { since_opened };
     row.lookup_ns = row.lookup_ns.map(|lookup_ns| lookup_ns.min(longest));
     row.setup_ns = row.setup_ns.map(|setup_ns| setup_ns.min(since_opened));
     row.blocked_ns = row.blocked_ns.min(DURATION_MAX);
-    in_order(&mut row.sent_first_at_ns, &mut row.sent_last_at_ns, row.opened_at_ns, at_ns);
-    in_order(&mut row.received_first_at_ns, &mut row.received_last_at_ns, row.opened_at_ns, at_ns);
+    clamp_pair(&mut row.sent_first_at_ns, &mut row.sent_last_at_ns, row.opened_at_ns, at_ns);
+    clamp_pair(&mut row.received_first_at_ns, &mut row.received_last_at_ns, row.opened_at_ns, at_ns);
     row.closed_at_ns = row.closed_at_ns.map(|at| at.clamp(row.opened_at_ns, at_ns));
     if row.outcome != TapOutcome::Failed.as_str() {
         row.error = None;
@@ -38,20 +38,20 @@ pub(crate) fn program(program: &mut Program) {
     if program.name.is_empty() {
         program.name = "(not known)".to_owned();
     }
-    program.why = short(&program.why, WHY_MAX);
+    program.why = clean(&program.why, WHY_MAX);
     for count in [&mut program.seen, &mut program.unseen, &mut program.connections, &mut program.unseen_bytes] {
-        *count = bounded(*count);
+        *count = clamped(*count);
     }
 }
 
 /// A count that the manager accepts; a broken program can write any number.
-pub(crate) fn bounded(count: u64) -> u64 {
+pub(crate) fn clamped(count: u64) -> u64 {
     count.min(COUNT_MAX)
 }
 
-/// Both times or neither, between the opening and now. A lookup, and bytes of an inherited connection, may have begun
-/// earlier.
-fn in_order(first: &mut Option<u64>, last: &mut Option<u64>, opened_at_ns: u64, at_ns: u64) {
+/// Clamps a pair of times, of which both or neither exist, to the time between the opening and now. A lookup, and bytes
+/// of an inherited connection, may have begun earlier.
+fn clamp_pair(first: &mut Option<u64>, last: &mut Option<u64>, opened_at_ns: u64, at_ns: u64) {
     let (Some(begin), Some(end)) = (*first, *last) else {
         (*first, *last) = (None, None);
         return;
@@ -61,16 +61,17 @@ fn in_order(first: &mut Option<u64>, last: &mut Option<u64>, opened_at_ns: u64, 
 }
 
 fn name(text: &str) -> String {
-    short(text, NAME_MAX)
+    clean(text, NAME_MAX)
 }
 
-/// At most this number of bytes, without control characters.
-fn short(text: &str, most: usize) -> String {
-    let mut short: String = text.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
-    short.truncate(short.floor_char_boundary(most));
-    short
+/// Truncates text to this number of bytes, and replaces control characters.
+fn clean(text: &str, bytes_max: usize) -> String {
+    let mut clean: String = text.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+    clean.truncate(clean.floor_char_boundary(bytes_max));
+    clean
 }
 
+/// Maxima that the manager accepts: of bytes and calls, of a duration in ns, of counts, of names and reasons in bytes.
 const AMOUNT_MAX: u64 = 1 << 44;
 const DURATION_MAX: u64 = 1 << 60;
 const COUNT_MAX: u64 = 1 << 48;
@@ -84,7 +85,7 @@ mod tests {
     use schema::{TapError, TapExchange};
     use units::Timestamp;
 
-    fn of(exchange: &TapExchange) -> TapRow {
+    fn row_of(exchange: &TapExchange) -> TapRow {
         TapRow::of(exchange, &TapAddress::Plain)
     }
 
@@ -108,24 +109,24 @@ mod tests {
             program: Some("curl é".into()),
             ..TapExchange::BLANK
         };
-        let mut bounded_row = of(&exchange);
-        row(&mut bounded_row, 200);
-        assert_eq!(bounded_row, of(&exchange));
+        let mut clamped_row = row_of(&exchange);
+        row(&mut clamped_row, 200);
+        assert_eq!(clamped_row, row_of(&exchange));
     }
 
     #[test]
     fn invalid_row_values_are_clamped() {
-        let far = Some(Timestamp::from_nanos(u64::MAX));
+        let far_future = Some(Timestamp::from_nanos(u64::MAX));
         let exchange = TapExchange {
             connection: Some(1),
             opened_at: Timestamp::from_nanos(500),
             lookup_ns: Some(u64::MAX),
             setup_ns: Some(u64::MAX),
-            sent_first_at: far,
+            sent_first_at: far_future,
             sent_last_at: Some(Timestamp::from_nanos(1)),
-            received_first_at: far,
+            received_first_at: far_future,
             received_last_at: None,
-            closed_at: far,
+            closed_at: far_future,
             sent_bytes: u64::MAX,
             connection_bytes: Some(u64::MAX),
             blocked_ns: u64::MAX,
@@ -134,21 +135,21 @@ mod tests {
             program: Some("\u{1b}[2J".repeat(40).as_str().into()),
             ..TapExchange::BLANK
         };
-        let mut bounded_row = of(&exchange);
-        row(&mut bounded_row, 1_000);
+        let mut clamped_row = row_of(&exchange);
+        row(&mut clamped_row, 1_000);
         assert_eq!(
-            (bounded_row.opened_at_ns, bounded_row.lookup_ns, bounded_row.setup_ns),
+            (clamped_row.opened_at_ns, clamped_row.lookup_ns, clamped_row.setup_ns),
             (500, Some(DURATION_MAX), Some(500))
         );
-        let mut lookup = TapRow { connection: None, lookup_ns: Some(u64::MAX), ..of(&exchange) };
+        let mut lookup = TapRow { connection: None, lookup_ns: Some(u64::MAX), ..row_of(&exchange) };
         row(&mut lookup, 1_000);
         assert_eq!(lookup.ended_at_ns(), 1_000);
-        assert_eq!((bounded_row.sent_first_at_ns, bounded_row.sent_last_at_ns), (Some(500), Some(500)));
-        assert_eq!((bounded_row.received_first_at_ns, bounded_row.received_last_at_ns), (None, None));
-        assert_eq!((bounded_row.closed_at_ns, bounded_row.error.as_deref()), (Some(1_000), None));
-        assert_eq!((bounded_row.sent_bytes, bounded_row.connection_bytes), (AMOUNT_MAX, Some(AMOUNT_MAX)));
-        assert!(bounded_row.ended_at_ns() <= 1_000 && bounded_row.ended_at_ns() >= 500);
-        let program = bounded_row.program.unwrap();
+        assert_eq!((clamped_row.sent_first_at_ns, clamped_row.sent_last_at_ns), (Some(500), Some(500)));
+        assert_eq!((clamped_row.received_first_at_ns, clamped_row.received_last_at_ns), (None, None));
+        assert_eq!((clamped_row.closed_at_ns, clamped_row.error.as_deref()), (Some(1_000), None));
+        assert_eq!((clamped_row.sent_bytes, clamped_row.connection_bytes), (AMOUNT_MAX, Some(AMOUNT_MAX)));
+        assert!(clamped_row.ended_at_ns() <= 1_000 && clamped_row.ended_at_ns() >= 500);
+        let program = clamped_row.program.unwrap();
         assert!(program.len() <= 64 && !program.contains(char::is_control), "{program}");
     }
 

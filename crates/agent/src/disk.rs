@@ -1,4 +1,4 @@
-//! All file operations of an agent. Every change goes through this module, one after another, so that tests can end
+//! All file operations of an agent. This module makes every change, one after another, so that tests can end
 //! the agent between any two of them, or simulate a full disk.
 //!
 //! A SIGKILL keeps all finished calls, and at worst a part of the last write. A power failure may keep less: only
@@ -36,7 +36,7 @@ impl Disk {
             #[cfg(test)]
             crash_point: crash_point::CrashPoint::default(),
         };
-        disk.sweep()?;
+        disk.remove_unfinished_files()?;
         Ok(disk)
     }
 
@@ -49,7 +49,7 @@ impl Disk {
         };
         disk.step()?;
         DirBuilder::new().recursive(true).mode(0o700).create(&disk.folder)?;
-        disk.sweep()?;
+        disk.remove_unfinished_files()?;
         Ok(disk)
     }
 
@@ -88,34 +88,40 @@ impl Disk {
     /// The length of a file; `None` if it does not exist.
     pub fn length(&self, name: &str) -> io::Result<Option<u64>> {
         match fs::metadata(self.folder.join(name)) {
-            Ok(found) => Ok(Some(found.len())),
+            Ok(metadata) => Ok(Some(metadata.len())),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
     }
 
     /// Writes a complete file under its name, or none; replaces an existing one.
-    pub fn put(&self, name: &str, bytes: &[u8], lasting: Durability) -> io::Result<()> {
-        let half = self.folder.join(unfinished(name));
-        let outcome = self.put_by(&half, name, bytes, lasting);
+    pub fn put(&self, name: &str, bytes: &[u8], durability: Durability) -> io::Result<()> {
+        let unfinished_path = self.folder.join(unfinished_name(name));
+        let outcome = self.write_and_rename(&unfinished_path, name, bytes, durability);
         if outcome.is_err() && self.step().is_ok() {
             // An error of the clean-up would hide the first error; the next start cleans up.
-            let _ = fs::remove_file(&half);
+            let _ = fs::remove_file(&unfinished_path);
         }
         outcome
     }
 
-    fn put_by(&self, half: &Path, name: &str, bytes: &[u8], lasting: Durability) -> io::Result<()> {
+    fn write_and_rename(
+        &self,
+        unfinished_path: &Path,
+        name: &str,
+        bytes: &[u8],
+        durability: Durability,
+    ) -> io::Result<()> {
         self.step()?;
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(half)?;
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(unfinished_path)?;
         self.write(&mut file, bytes)?;
-        if lasting == Durability::Yes {
+        if durability == Durability::Yes {
             self.step()?;
             sync(&file)?;
         }
         self.step()?;
-        fs::rename(half, self.folder.join(name))?;
-        if lasting == Durability::Yes {
+        fs::rename(unfinished_path, self.folder.join(name))?;
+        if durability == Durability::Yes {
             self.step()?;
             sync(&File::open(&self.folder)?)?;
         }
@@ -134,14 +140,14 @@ impl Disk {
     }
 
     /// Truncates an open file. Needs no disk space.
-    pub fn cut(&self, file: &File, length: u64) -> io::Result<()> {
+    pub fn truncate(&self, file: &File, length: u64) -> io::Result<()> {
         self.step()?;
         file.set_len(length)
     }
 
     /// Truncates a file by name.
-    pub fn cut_named(&self, name: &str, length: u64) -> io::Result<()> {
-        self.cut(&OpenOptions::new().write(true).open(self.folder.join(name))?, length)
+    pub fn truncate_file(&self, name: &str, length: u64) -> io::Result<()> {
+        self.truncate(&OpenOptions::new().write(true).open(self.folder.join(name))?, length)
     }
 
     /// Removes a file; a missing file is not an error.
@@ -153,7 +159,7 @@ impl Disk {
         }
     }
 
-    fn sweep(&self) -> io::Result<()> {
+    fn remove_unfinished_files(&self) -> io::Result<()> {
         for name in self.names("", UNFINISHED_SUFFIX)? {
             self.remove(&name)?;
         }
@@ -161,24 +167,24 @@ impl Disk {
     }
 
     #[cfg(not(test))]
-    #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "in tests the agent may end here")]
+    #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "in tests the agent may crash here")]
     fn step(&self) -> io::Result<()> {
         Ok(())
     }
 
     #[cfg(not(test))]
-    #[expect(clippy::unused_self, reason = "in tests the agent may end here")]
+    #[expect(clippy::unused_self, reason = "in tests the agent may crash here")]
     fn write(&self, file: &mut File, bytes: &[u8]) -> io::Result<()> {
         file.write_all(bytes)
     }
 }
 
-/// Tests do not simulate power failures.
+/// Waits until the file is on the disk, except in tests, which do not simulate power failures.
 fn sync(file: &File) -> io::Result<()> {
     if cfg!(test) { Ok(()) } else { file.sync_all() }
 }
 
-fn unfinished(name: &str) -> OsString {
+fn unfinished_name(name: &str) -> OsString {
     OsString::from(format!("{name}{UNFINISHED_SUFFIX}"))
 }
 
@@ -203,16 +209,16 @@ pub(crate) mod crash_point {
 
     #[derive(Debug, Default)]
     struct State {
-        /// Calls until the end; `None`: no end.
-        left: Option<u64>,
+        /// File operations until the crash; `None`: no crash.
+        steps_left: Option<u64>,
         full: bool,
-        dead: bool,
+        crashed: bool,
     }
 
     impl CrashPoint {
-        /// Ends the process after `steps` more calls.
-        pub fn light(&self, steps: u64) {
-            self.0.lock().unwrap().left = Some(steps);
+        /// Simulates a crash after `steps` more file operations.
+        pub fn crash_after(&self, steps: u64) {
+            self.0.lock().unwrap().steps_left = Some(steps);
         }
 
         /// Sets whether the disk is full.
@@ -221,27 +227,27 @@ pub(crate) mod crash_point {
         }
 
         /// Whether the process has ended.
-        pub fn is_dead(&self) -> bool {
-            self.0.lock().unwrap().dead
+        pub fn has_crashed(&self) -> bool {
+            self.0.lock().unwrap().crashed
         }
 
         /// Called before every file operation.
         pub fn step(&self) -> io::Result<()> {
-            if matches!(self.burn(), Burn::Goes) { Ok(()) } else { Err(killed()) }
+            if matches!(self.next_outcome(), StepOutcome::Continue) { Ok(()) } else { Err(killed()) }
         }
 
-        fn burn(&self) -> Burn {
+        fn next_outcome(&self) -> StepOutcome {
             let mut state = self.0.lock().unwrap();
-            match state.left {
-                _ if state.dead => return Burn::Dead,
+            match state.steps_left {
+                _ if state.crashed => return StepOutcome::Crashed,
                 Some(0) => {
-                    state.dead = true;
-                    return Burn::Ends;
+                    state.crashed = true;
+                    return StepOutcome::Crash;
                 }
-                Some(left) => state.left = Some(left - 1),
+                Some(steps_left) => state.steps_left = Some(steps_left - 1),
                 None => {}
             }
-            Burn::Goes
+            StepOutcome::Continue
         }
 
         fn is_full(&self) -> bool {
@@ -250,11 +256,11 @@ pub(crate) mod crash_point {
     }
 
     impl Disk {
-        /// Opens the folder for a process that `fuse` ends.
+        /// Opens the folder for a process that `crash_point` ends.
         pub fn with_crash_point(folder: &Path, crash_point: &CrashPoint) -> io::Result<Disk> {
             DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
             let disk = Disk { folder: folder.to_owned(), crash_point: crash_point.clone() };
-            disk.sweep()?;
+            disk.remove_unfinished_files()?;
             Ok(disk)
         }
 
@@ -263,27 +269,27 @@ pub(crate) mod crash_point {
         }
 
         pub(super) fn write(&self, file: &mut File, bytes: &[u8]) -> io::Result<()> {
-            match self.crash_point.burn() {
-                Burn::Goes if self.crash_point.is_full() => {
-                    // As on a full disk: a part is written.
+            match self.crash_point.next_outcome() {
+                StepOutcome::Continue if self.crash_point.is_full() => {
+                    // A write to a full disk writes a part of the bytes.
                     file.write_all(&bytes[..bytes.len() / 2])?;
                     Err(io::ErrorKind::StorageFull.into())
                 }
-                Burn::Goes => file.write_all(bytes),
-                Burn::Ends => {
-                    // Killed within the call.
+                StepOutcome::Continue => file.write_all(bytes),
+                StepOutcome::Crash => {
+                    // The process is killed within the call.
                     file.write_all(&bytes[..bytes.len() * 2 / 3])?;
                     Err(killed())
                 }
-                Burn::Dead => Err(killed()),
+                StepOutcome::Crashed => Err(killed()),
             }
         }
     }
 
-    enum Burn {
-        Goes,
-        Ends,
-        Dead,
+    enum StepOutcome {
+        Continue,
+        Crash,
+        Crashed,
     }
 
     fn killed() -> io::Error {
@@ -298,30 +304,30 @@ mod tests {
     #[test]
     fn a_file_is_complete_or_absent_after_a_kill_at_any_step() {
         let folder = tempfile::tempdir().unwrap();
-        let (mut whole, mut none) = (0, 0);
+        let (mut complete, mut absent) = (0, 0);
         for steps in 0..12 {
             let crash_point = crash_point::CrashPoint::default();
             let disk = Disk::with_crash_point(&folder.path().join(steps.to_string()), &crash_point).unwrap();
-            crash_point.light(steps);
+            crash_point.crash_after(steps);
             let outcome = disk.put("file", b"all of it", Durability::Yes);
             let after = Disk::open(disk.folder()).unwrap();
             assert_eq!(after.names("", UNFINISHED_SUFFIX).unwrap(), [""; 0]);
             match after.get("file", 100).unwrap() {
                 Some(bytes) => {
                     assert_eq!(bytes, b"all of it");
-                    whole += 1;
+                    complete += 1;
                 }
                 None => {
                     assert!(outcome.is_err());
-                    none += 1;
+                    absent += 1;
                 }
             }
         }
-        assert!(whole > 5 && none == 4, "{whole} {none}");
+        assert!(complete > 5 && absent == 4, "{complete} {absent}");
     }
 
     #[test]
-    fn a_full_disk_keeps_the_old_file() {
+    fn on_a_full_disk_the_old_file_stays_complete() {
         let folder = tempfile::tempdir().unwrap();
         let crash_point = crash_point::CrashPoint::default();
         let disk = Disk::with_crash_point(folder.path(), &crash_point).unwrap();
@@ -333,7 +339,7 @@ mod tests {
         crash_point.fill(false);
         disk.put("file", b"new", Durability::No).unwrap();
         assert_eq!(disk.get("file", 2).unwrap().unwrap(), b"ne");
-        disk.cut_named("file", 1).unwrap();
+        disk.truncate_file("file", 1).unwrap();
         assert_eq!((disk.length("file").unwrap(), disk.length("other").unwrap()), (Some(1), None));
         disk.remove("file").unwrap();
         disk.remove("file").unwrap();

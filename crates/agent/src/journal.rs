@@ -1,4 +1,4 @@
-//! The journal: what the agent recorded since its last snapshot, entry after entry. A restarted agent applies the
+//! The journal: the entries that the agent recorded since its last snapshot. A restarted agent applies the
 //! entries again and reaches the state of the killed one.
 //!
 //! ```text
@@ -23,7 +23,7 @@ pub(crate) struct Journal {
     /// Bytes of complete entries.
     length: u64,
     /// Whether an incomplete entry follows and must be removed first.
-    is_torn: bool,
+    has_gap: bool,
     /// Number of the next entry.
     next: u64,
 }
@@ -31,53 +31,53 @@ pub(crate) struct Journal {
 /// Result of reading the existing entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reading {
-    /// Complete: they follow the snapshot without a gap. At most the last one was cut off.
-    Whole,
+    /// The entries follow the snapshot without a gap. At most the last entry was cut off.
+    Complete,
     /// Entries after this one are missing or unreadable: the disk lost them, or the file was changed.
     Damaged(u64),
 }
 
 impl Journal {
-    /// Opens the journal of a folder, or creates one, after entry `from`, and passes all later entries to `each` in
-    /// order. `each` returns whether it could decode the entry.
+    /// Opens the journal of a folder, or creates one, after entry `from`, and passes all later entries to `on_entry` in
+    /// order. `on_entry` returns whether it could decode the entry.
     ///
     /// # Errors
-    /// A file cannot be read or created; or `each` failed.
+    /// A file cannot be read or created; or `on_entry` failed.
     pub fn open(
         disk: &Disk,
         from: u64,
-        each: &mut dyn FnMut(u64, &[u8]) -> io::Result<bool>,
+        on_entry: &mut dyn FnMut(u64, &[u8]) -> io::Result<bool>,
     ) -> io::Result<(Journal, Reading)> {
         let mut next = from + 1;
-        let mut reading = Reading::Whole;
+        let mut reading = Reading::Complete;
         let mut last = None;
         for name in disk.names(PREFIX, "")? {
             let bytes = disk.get(&name, u64::MAX)?.unwrap_or_default();
             let mut at = HEADER;
-            if !is_ours(&name, &bytes) {
+            if !has_valid_header(&name, &bytes) {
                 (at, reading) = (0, Reading::Damaged(next - 1));
             }
-            while reading == Reading::Whole {
+            while reading == Reading::Complete {
                 match entry_at(&bytes, at) {
-                    Found::Entry(number, payload) => {
-                        if number > next || (number == next && !each(number, payload)?) {
+                    NextEntry::Entry(number, payload) => {
+                        if number > next || (number == next && !on_entry(number, payload)?) {
                             reading = Reading::Damaged(next - 1);
                             break;
                         }
                         next = next.max(number + 1);
                         at += FRAME + payload.len();
                     }
-                    Found::End => break,
-                    Found::Nonsense => reading = Reading::Damaged(next - 1),
+                    NextEntry::End => break,
+                    NextEntry::Invalid => reading = Reading::Damaged(next - 1),
                 }
             }
             last = Some((name, at as u64, bytes.len() as u64));
         }
         let journal = match last {
             // Entries after damage are not used: the journal restarts.
-            Some((name, length, found)) if reading == Reading::Whole && length > 0 => {
+            Some((name, length, file_length)) if reading == Reading::Complete && length > 0 => {
                 let file = disk.open_append(&name)?;
-                Journal { disk: disk.clone(), file, name, length, is_torn: found > length, next }
+                Journal { disk: disk.clone(), file, name, length, has_gap: file_length > length, next }
             }
             _ => Journal::begin(disk, next)?,
         };
@@ -89,23 +89,23 @@ impl Journal {
         // The header is complete when the file gets its name.
         disk.put(&name, &header(next), Durability::No)?;
         let file = disk.open_append(&name)?;
-        Ok(Journal { disk: disk.clone(), file, name, length: HEADER as u64, is_torn: false, next })
+        Ok(Journal { disk: disk.clone(), file, name, length: HEADER as u64, has_gap: false, next })
     }
 
     /// Adds an entry; returns its number. After an error the entry is absent, and the call can be repeated.
     ///
     /// # Errors
-    /// No room, or the disk failed.
+    /// No space, or the disk failed.
     pub fn add(&mut self, payload: &[u8]) -> io::Result<u64> {
-        if self.is_torn {
-            self.disk.cut(&self.file, self.length)?;
-            self.is_torn = false;
+        if self.has_gap {
+            self.disk.truncate(&self.file, self.length)?;
+            self.has_gap = false;
         }
         let number = self.next;
         let frame = frame(number, payload);
-        self.is_torn = true;
+        self.has_gap = true;
         self.disk.add(&mut self.file, &frame)?;
-        self.is_torn = false;
+        self.has_gap = false;
         self.length += frame.len() as u64;
         self.next = number + 1;
         Ok(number)
@@ -123,7 +123,7 @@ impl Journal {
     pub fn skip_to(&mut self, last: u64) -> io::Result<()> {
         if last >= self.next {
             self.next = last + 1;
-            self.begin_anew()?;
+            self.restart()?;
         }
         Ok(())
     }
@@ -137,7 +137,7 @@ impl Journal {
     ///
     /// # Errors
     /// The new file cannot be created: then the old one stays in use.
-    pub fn begin_anew(&mut self) -> io::Result<()> {
+    pub fn restart(&mut self) -> io::Result<()> {
         let old = self.disk.names(PREFIX, "")?;
         let new = Journal::begin(&self.disk, self.next)?;
         for name in old.iter().filter(|name| **name != new.name) {
@@ -163,13 +163,13 @@ fn header(first: u64) -> [u8; HEADER] {
     header
 }
 
-fn is_ours(name: &str, bytes: &[u8]) -> bool {
+fn has_valid_header(name: &str, bytes: &[u8]) -> bool {
     let first = name.strip_prefix(PREFIX).and_then(|digits| digits.parse().ok());
     first.is_some_and(|first| bytes.starts_with(&header(first)))
 }
 
 fn frame(number: u64, payload: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(payload.len()).expect("an entry is what rings hold: some megabytes");
+    let length = u32::try_from(payload.len()).expect("an entry has at most the records of the rings: some megabytes");
     let mut frame = Vec::with_capacity(FRAME + payload.len());
     frame.extend_from_slice(&length.to_le_bytes());
     frame.extend_from_slice(&crc(number, payload).to_le_bytes());
@@ -178,25 +178,25 @@ fn frame(number: u64, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// What follows at a position of the file.
-enum Found<'a> {
+/// The result of decoding at a position of the file.
+enum NextEntry<'a> {
     Entry(u64, &'a [u8]),
-    /// Nothing, or an entry that a kill cut off.
+    /// The end of the file, or an entry that a kill cut off.
     End,
-    /// Invalid bytes, which no kill leaves.
-    Nonsense,
+    /// Invalid bytes. A kill does not produce them.
+    Invalid,
 }
 
-fn entry_at(bytes: &[u8], at: usize) -> Found<'_> {
+fn entry_at(bytes: &[u8], at: usize) -> NextEntry<'_> {
     let rest = bytes.get(at..).unwrap_or_default();
-    let Some((head, rest)) = rest.split_first_chunk::<FRAME>() else { return Found::End };
+    let Some((head, rest)) = rest.split_first_chunk::<FRAME>() else { return NextEntry::End };
     let length = u32::from_le_bytes([head[0], head[1], head[2], head[3]]);
     let sum = u32::from_le_bytes([head[4], head[5], head[6], head[7]]);
     let number = u64::from_le_bytes([head[8], head[9], head[10], head[11], head[12], head[13], head[14], head[15]]);
     match rest.get(..length as usize) {
-        None => Found::End,
-        Some(payload) if crc(number, payload) == sum => Found::Entry(number, payload),
-        Some(_) => Found::Nonsense,
+        None => NextEntry::End,
+        Some(payload) if crc(number, payload) == sum => NextEntry::Entry(number, payload),
+        Some(_) => NextEntry::Invalid,
     }
 }
 
@@ -224,22 +224,22 @@ mod tests {
 
     #[test]
     fn journal_entries_read_back_without_a_torn_last_entry() {
-        // Killed at each step of three entries: finished entries are there, and numbering continues.
+        // Killed at each step of three entries: finished entries exist, and numbering continues.
         for steps in 0..12 {
             let folder = tempfile::tempdir().unwrap();
             let crash_point = CrashPoint::default();
             let disk = Disk::with_crash_point(folder.path(), &crash_point).unwrap();
-            crash_point.light(steps);
+            crash_point.crash_after(steps);
             let mut added = 0;
             if let Ok((mut journal, _)) = Journal::open(&disk, 0, &mut |_, _| Ok(true)) {
                 added = (1..=3_u8).take_while(|n| journal.add(&[*n; 40]).is_ok()).count();
             }
             let disk = Disk::open(folder.path()).unwrap();
             let (mut journal, reading, entries) = read(&disk, 0);
-            assert_eq!((reading, entries.len()), (Reading::Whole, added), "{steps}");
+            assert_eq!((reading, entries.len()), (Reading::Complete, added), "{steps}");
             assert_eq!(journal.add(b"next").unwrap(), added as u64 + 1);
             let (_, reading, entries) = read(&disk, 0);
-            assert_eq!((reading, entries.len()), (Reading::Whole, added + 1));
+            assert_eq!((reading, entries.len()), (Reading::Complete, added + 1));
             assert_eq!(entries[added], (added as u64 + 1, b"next".to_vec()));
         }
     }
@@ -252,12 +252,12 @@ mod tests {
             let disk = Disk::with_crash_point(folder.path(), &crash_point).unwrap();
             let (mut journal, ..) = read(&disk, 0);
             (0..5).for_each(|_| assert!(journal.add(b"entry").is_ok()));
-            crash_point.light(steps);
-            let _ = journal.begin_anew();
+            crash_point.crash_after(steps);
+            let _ = journal.restart();
             let disk = Disk::open(folder.path()).unwrap();
             // The snapshot has five entries.
             let (mut journal, reading, entries) = read(&disk, 5);
-            assert_eq!((reading, entries.len(), journal.last()), (Reading::Whole, 0, 5), "{steps}");
+            assert_eq!((reading, entries.len(), journal.last()), (Reading::Complete, 0, 5), "{steps}");
             assert_eq!(journal.add(b"six").unwrap(), 6);
             assert_eq!(read(&disk, 5).2, [(6, b"six".to_vec())]);
         }
@@ -286,7 +286,7 @@ mod tests {
         let (mut journal, ..) = read(&disk, 0);
         (0..3).for_each(|_| assert!(journal.add(b"entry").is_ok()));
         // An older snapshot, or none, with a journal that begins later.
-        journal.begin_anew().unwrap();
+        journal.restart().unwrap();
         journal.add(b"four").unwrap();
         let (mut journal, reading, entries) = read(&disk, 1);
         assert_eq!((reading, entries.len()), (Reading::Damaged(1), 0));

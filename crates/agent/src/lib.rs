@@ -8,9 +8,9 @@
 //!
 //! The batches and the manager's replies are defined by [`tap_protocol`].
 //!
-//! Start with `recorder`, which explains why a killed agent neither loses nor duplicates a row, then read `spool` and `sender`.
-//! `disk` has every call that changes a file, so that tests can end an agent between any two of them. `run` puts the parts
-//! together, and [`status`] is the file that `tap agent --status` prints.
+//! Start with `recorder`, which explains why a killed agent neither loses nor duplicates a row, then read `spool` and
+//! `sender`. `disk` has every call that changes a file, so that tests can end an agent between any two of them. `run`
+//! puts the parts together, and [`status`] is the file that `tap agent --status` prints.
 
 mod bounds;
 mod clock;
@@ -44,29 +44,29 @@ pub enum AgentError {
     /// A call failed.
     #[error("{what}: {source}")]
     Io {
-        /// What was being done, to which file.
+        /// The operation and its file.
         what: String,
-        /// What the kernel said.
+        /// The error of the kernel.
         source: std::io::Error,
     },
-    /// The machine lacks something.
+    /// A requirement of the machine is missing.
     #[error("{0}")]
     Environment(String),
-    /// Folder or rings.
+    /// The tap folder or the rings cannot be used.
     #[error(transparent)]
     Tap(#[from] tap::error::Error),
-    /// The manager's certificates.
+    /// The manager's certificates cannot be read.
     #[error(transparent)]
     Post(#[from] web::post::PostError),
 }
 
 impl AgentError {
-    /// Whether the plan is at fault, and not the machine.
-    pub fn is_of_the_plan(&self) -> bool {
+    /// Whether the configuration is wrong, and not the machine.
+    pub fn is_plan_error(&self) -> bool {
         use web::post::PostError;
         matches!(self, AgentError::Plan(_) | AgentError::Post(PostError::Certificate(_) | PostError::Empty(_)))
     }
 }
 
-/// Format of snapshot and journal. The collector's own is in it.
-pub(crate) const FORMAT: u32 = tap::standing::Standing::FORMAT << 8 | 1;
+/// Version of the snapshot and journal formats. It includes the version of the tap's state.
+pub(crate) const FORMAT: u32 = tap::daemon_state::DaemonState::FORMAT << 8 | 1;

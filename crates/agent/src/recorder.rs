@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   rings ─round─▶ entry ─▶ journal ─▶ commit ─▶ Core::apply ─▶ rows ─▶ open batch ─▶ outbox ─▶ spool
-//!                             │  killed before: the rings have it still           │  each batch says through which
-//!                             └▶ killed after: it is applied again                └▶ entry rows are sealed: these are not made again
+//!                             │  killed before: the rings still have it            │  each batch has the number of
+//!                             └▶ killed after: it is applied again                └▶ the last entry whose rows are sealed
 //! ```
 //!
 //! Sealing a batch is an entry of its own, so a restarted agent computes the same batches from the entries as the
@@ -17,21 +17,21 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use tap::Only;
-use tap::standing::{Entry, Standing};
+use tap::daemon_state::{DaemonState, Entry};
 
 use self::core::Core;
 pub(crate) use self::core::Counts;
-use crate::clock::{Moment, Time};
+use crate::clock::{ClockReading, Time};
 use crate::disk::{Disk, is_full};
 use crate::journal::{Journal, Reading};
-use crate::snapshot::{self, Found, Snapshot};
+use crate::snapshot::{self, Snapshot, StoredSnapshot};
 use crate::spool::Spool;
 use tap_protocol::{Gauges, Settings};
 
-/// Source of events: [`tap::station::Station`], or a test.
+/// Source of events: [`tap::daemon_reader::DaemonReader`], or a test.
 pub(crate) trait Source {
     /// Events since the last round; `None`: no events, and nothing waits for time to pass.
-    fn round(&mut self, standing: &Standing) -> Option<Entry>;
+    fn round(&mut self, tap_state: &DaemonState) -> Option<Entry>;
 
     /// The entry is in the journal: its records can be removed from the rings.
     fn commit(&mut self, entry: &Entry);
@@ -40,15 +40,15 @@ pub(crate) trait Source {
 /// An entry of the journal.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Record {
-    /// A round of the rings, and when it ended.
+    /// A round of the rings.
     Round {
-        /// When it ended.
-        moment: Moment,
-        /// Its events.
+        /// Clock reading at the end of the round.
+        clock: ClockReading,
+        /// The events of the round.
         entry: Box<Entry>,
     },
     /// The open batch is sealed.
-    Seal(Moment),
+    Seal(ClockReading),
     /// These settings apply from now on.
     Settings(Settings),
     /// The machine was booted: open connections are cut, and times count from another zero.
@@ -95,37 +95,37 @@ impl<T: Time> Recorder<T> {
         options: &LocalOptions,
         notes: &mut dyn FnMut(String),
     ) -> io::Result<Recorder<T>> {
-        let found = snapshot::read(disk)?;
-        let is_unreadable = matches!(found, Found::Unreadable);
-        let snapshot = match found {
-            Found::Snapshot(snapshot) => *snapshot,
-            Found::None | Found::Unreadable => blank(options),
+        let stored = snapshot::read(disk)?;
+        let is_unreadable = matches!(stored, StoredSnapshot::Unreadable);
+        let snapshot = match stored {
+            StoredSnapshot::Snapshot(snapshot) => *snapshot,
+            StoredSnapshot::None | StoredSnapshot::Unreadable => initial_snapshot(options),
         };
         let from = snapshot.through;
         let last = spool.last();
-        // Everything in a snapshot was sealed before.
-        let was_taken_away = from > last.through;
+        // All rows of a snapshot were sealed before it was written.
+        let spool_was_removed = from > last.through;
         let mut core = Core::new(snapshot, spool.stream().seed, options);
-        core.sealed_through(if was_taken_away { u64::MAX } else { last.through }, last.partial);
+        core.sealed_through(if spool_was_removed { u64::MAX } else { last.through }, last.partial);
         let (mut journal, reading) = Journal::open(disk, from, &mut |number, bytes| {
             let Ok(record) = postcard::from_bytes(bytes) else { return Ok(false) };
             core.apply(number, record);
-            // What does not fit on the disk waits until the end.
+            // Batches that do not fit on the disk wait until the end.
             match core.flush(&spool) {
                 Err(error) if !is_full(&error) => Err(error),
                 _ => Ok(true),
             }
         })?;
-        // The entry with partly sealed rows must exist too.
+        // The entry whose rows are partly sealed must also exist.
         let sealed = last.through + u64::from(last.partial > 0);
-        let is_behind = !was_taken_away && journal.last() < sealed;
-        let is_torn = is_unreadable || reading != Reading::Whole || is_behind;
-        if was_taken_away {
+        let is_behind = !spool_was_removed && journal.last() < sealed;
+        let has_gap = is_unreadable || reading != Reading::Complete || is_behind;
+        if spool_was_removed {
             notes("the spool was removed: unsent rows are lost and not counted".into());
         }
-        if is_torn {
+        if has_gap {
             // Open exchanges may already be sealed, in the missing entries.
-            core.forget(Standing::new(options.only.clone()));
+            core.replace_tap_state(DaemonState::new(options.only.clone()));
             notes(
                 "the journal has a gap (a power failure, another version, or a removed file): connections that were \
              open then have no row"
@@ -151,11 +151,11 @@ impl<T: Time> Recorder<T> {
         if is_another_boot {
             recorder.add(Record::Boot(boot.to_owned()))?;
         }
-        if recorder.core.standing().only() != options.only.as_slice() {
-            recorder.add(Record::Round { moment: now, entry: Box::new(Entry::only(options.only.clone())) })?;
+        if recorder.core.tap_state().only() != options.only.as_slice() {
+            recorder.add(Record::Round { clock: now, entry: Box::new(Entry::only(options.only.clone())) })?;
         }
-        if is_another_boot || is_torn {
-            recorder.keep_snapshot()?;
+        if is_another_boot || has_gap {
+            recorder.write_snapshot()?;
         }
         Ok(recorder)
     }
@@ -170,16 +170,16 @@ impl<T: Time> Recorder<T> {
         if let Some((bytes, record)) = self.unwritten.take() {
             self.add_bytes(bytes, record, Some(&mut *source))?;
         }
-        let (now, last) = (self.time.now(), self.core.moment());
-        if self.core.has_news() && now.suspended_ns.abs_diff(last.suspended_ns) > SUSPEND_MIN_NS {
+        let (now, last) = (self.time.now(), self.core.clock());
+        if self.core.has_rows_or_losses() && now.suspended_ns.abs_diff(last.suspended_ns) > SUSPEND_MIN_NS {
             // The machine was suspended: earlier rows go into a batch with the clock difference of that time.
             self.add(Record::Seal(last))?;
         }
         let mut events = 0;
-        if let Some(entry) = source.round(self.core.standing()) {
+        if let Some(entry) = source.round(self.core.tap_state()) {
             events = entry.events.len();
-            // Read after the round: no row ends later than its batch is sealed.
-            let record = Record::Round { moment: self.time.now(), entry: Box::new(entry) };
+            // The clock is read after the round, so that no row ends later than its batch is sealed.
+            let record = Record::Round { clock: self.time.now(), entry: Box::new(entry) };
             self.add_with(record, Some(&mut *source))?;
         }
         if let Some(settings) = self.pending_settings.take()
@@ -194,7 +194,7 @@ impl<T: Time> Recorder<T> {
         }
         let now_ns = self.time.now().at_ns;
         if self.is_time_for_snapshot(now_ns) {
-            self.keep_snapshot()?;
+            self.write_snapshot()?;
         } else if self.is_time_to_seal(now_ns) {
             self.seal()?;
         }
@@ -204,10 +204,10 @@ impl<T: Time> Recorder<T> {
     /// Shuts down: seals all rows. Connections that programs have open stay open for the next agent.
     ///
     /// # Errors
-    /// As of [`Recorder::round`].
+    /// The same errors as of [`Recorder::round`].
     pub fn end(&mut self, source: &mut dyn Source) -> io::Result<()> {
         self.round(source)?;
-        self.keep_snapshot()
+        self.write_snapshot()
     }
 
     /// Applies these settings from the next round on.
@@ -217,17 +217,17 @@ impl<T: Time> Recorder<T> {
 
     /// Seals the open batch, even if it is empty.
     fn seal(&mut self) -> io::Result<()> {
-        let moment = self.time.now();
-        self.sealed_at_ns = moment.at_ns;
-        self.add(Record::Seal(moment))
+        let clock = self.time.now();
+        self.sealed_at_ns = clock.at_ns;
+        self.add(Record::Seal(clock))
     }
 
     fn is_time_to_seal(&self, now_ns: u64) -> bool {
         let since = now_ns.saturating_sub(self.sealed_at_ns);
         // Each batch is a file and a round trip: with many waiting batches, fewer and larger ones are sealed.
-        let slower = if self.spool.usage().batches > BACKLOG_BATCHES { BACKLOG_INTERVAL_FACTOR } else { 1 };
-        let has_news = self.core.has_news() && since >= SEAL_INTERVAL_NS * slower;
-        self.core.is_full() || has_news || since >= HEARTBEAT_INTERVAL_NS * slower
+        let interval_factor = if self.spool.usage().batches > BACKLOG_BATCHES { BACKLOG_INTERVAL_FACTOR } else { 1 };
+        let has_rows_or_losses = self.core.has_rows_or_losses() && since >= SEAL_INTERVAL_NS * interval_factor;
+        self.core.is_full() || has_rows_or_losses || since >= HEARTBEAT_INTERVAL_NS * interval_factor
     }
 
     fn is_time_for_snapshot(&self, now_ns: u64) -> bool {
@@ -238,7 +238,7 @@ impl<T: Time> Recorder<T> {
     }
 
     /// Seals everything, writes a snapshot and restarts the journal.
-    fn keep_snapshot(&mut self) -> io::Result<()> {
+    fn write_snapshot(&mut self) -> io::Result<()> {
         self.snapshot_at_ns = self.time.now().at_ns;
         self.seal()?;
         let snapshot = self.core.snapshot(self.journal.last());
@@ -252,7 +252,7 @@ impl<T: Time> Recorder<T> {
                 Err(_) => {}
             }
         }
-        self.journal.begin_anew()
+        self.journal.restart()
     }
 
     fn add(&mut self, record: Record) -> io::Result<()> {
@@ -286,8 +286,8 @@ impl<T: Time> Recorder<T> {
     }
 
     /// The state of the tap.
-    pub fn standing(&self) -> &Standing {
-        self.core.standing()
+    pub fn tap_state(&self) -> &DaemonState {
+        self.core.tap_state()
     }
 
     /// Number of the last entry.
@@ -312,21 +312,21 @@ impl<T: Time> Recorder<T> {
 }
 
 /// The initial state without a snapshot.
-fn blank(options: &LocalOptions) -> Snapshot {
+fn initial_snapshot(options: &LocalOptions) -> Snapshot {
     Snapshot {
         through: 0,
         boot: String::new(),
-        moment: Moment::default(),
+        clock: ClockReading::default(),
         settings: Settings { version: 0, ..Settings::default() },
-        standing: Standing::new(options.only.clone()),
+        tap: DaemonState::new(options.only.clone()),
     }
 }
 
-/// A larger clock difference than two clock reads can explain: the machine was suspended.
+/// Minimum clock difference that counts as a suspension of the machine: two clock reads cannot explain it.
 const SUSPEND_MIN_NS: u64 = 100_000_000;
-/// Time for which rows wait for more rows.
+/// Maximum time for which rows wait for more rows in the same batch.
 const SEAL_INTERVAL_NS: u64 = 1_000_000_000;
-/// Time after which an empty batch is sent, as a sign of life with gauges.
+/// Time after which an empty batch is sent, as a heartbeat with gauges.
 const HEARTBEAT_INTERVAL_NS: u64 = 10_000_000_000;
 /// Waiting batches from which the manager counts as far behind, and the factor by which batches are then sealed less
 /// often.

@@ -1,7 +1,7 @@
-//! The life of an agent: locks, threads, and printed lines.
+//! Starts and runs an agent: locks, threads, and printed lines.
 //!
 //! ```text
-//!   recorder thread: Station ─▶ Recorder ─▶ spool          sender thread: spool ─▶ Sender ─▶ manager
+//!   recorder thread: rings ─▶ Recorder ─▶ spool          sender thread: spool ─▶ Sender ─▶ manager
 //!   this thread: waits for the end, and writes status.json each second
 //! ```
 
@@ -9,7 +9,7 @@ use std::fs::{DirBuilder, File};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender as Orders, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender as StopSender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -18,12 +18,12 @@ use http::header::AUTHORIZATION;
 use sys::clock::{boot_id, monotonic_ns, realtime_ns};
 use sys::file_lock::FileLock;
 use tap::Only;
+use tap::daemon_reader::DaemonReader;
+use tap::daemon_state::{DaemonState, Entry};
 use tap::rings::{Adoption, Capacity};
-use tap::standing::{Entry, Standing};
-use tap::station::Station;
 use web::post::{Post, Receiver as Address, Roots, is_loopback};
 
-use crate::clock::SystemClocks as Machine;
+use crate::clock::SystemClocks;
 use crate::disk::{Disk, Durability};
 use crate::link::HttpLink;
 use crate::recorder::{LocalOptions, Recorder, Source};
@@ -75,19 +75,20 @@ pub struct Agent {
     spool: Arc<Spool>,
     disk: Disk,
     started_unix_ns: u64,
-    recorder: (Orders<()>, JoinHandle<()>),
+    recorder: (StopSender<()>, JoinHandle<()>),
     sender: JoinHandle<()>,
     /// Locked while the agent runs.
     _lock: FileLock,
 }
 
 impl Agent {
-    /// Locks the folders, resumes where the last agent ended, and starts. `say` prints a line, from any thread.
+    /// Locks the folders, resumes where the last agent ended, and starts. `print` prints a line; any thread may call
+    /// it.
     ///
     /// # Errors
     /// The configuration is invalid; another agent uses one of the folders; a folder, the ring or the disk is
     /// unavailable.
-    pub fn start(plan: Plan, say: impl Fn(&str) + Send + Sync + 'static) -> Result<Agent, AgentError> {
+    pub fn start(plan: Plan, print: impl Fn(&str) + Send + Sync + 'static) -> Result<Agent, AgentError> {
         let manager = base(&plan.manager)?;
         let token = token::read(&plan.token)?;
         let name = token.name.clone();
@@ -97,31 +98,33 @@ impl Agent {
         let disk = Disk::open(&plan.data).map_err(in_data)?;
         let options = LocalOptions { only: plan.only.clone(), key: key(&plan.addresses, &disk)? };
         let boot = boot_id().map_err(|error| AgentError::Environment(error.to_string()))?;
-        let mut notes = |line: String| say(&line);
+        let mut notes = |line: String| print(&line);
         let spool = Arc::new(Spool::open(&disk, &name, plan.spool_bytes, &mut notes).map_err(in_data)?);
-        let recorder = Recorder::open(&disk, spool.clone(), Machine, &boot, &options, &mut notes).map_err(in_data)?;
+        let recorder =
+            Recorder::open(&disk, spool.clone(), SystemClocks, &boot, &options, &mut notes).map_err(in_data)?;
         let capacity = capacity(plan.threads);
-        let station = Station::open(&plan.folder, capacity, recorder.standing())?;
-        let shared = Arc::new(SharedStatus::new(Box::new(say), realtime_ns));
-        if station.found() == Adoption::Replaced {
-            shared.say(
+        let reader = DaemonReader::open(&plan.folder, capacity, recorder.tap_state())?;
+        let shared = Arc::new(SharedStatus::new(Box::new(print), realtime_ns));
+        if reader.adoption() == Adoption::Replaced {
+            shared.print(
                 "the ring was recreated (another boot, version or number of threads): programs that use the old \
              one are not recorded until they restart",
             );
         }
         shared.recorder(&recorder);
-        let own = AgentIdentity { boot, host: host(), kernel: kernel(), version: env!("CARGO_PKG_VERSION").to_owned() };
-        let again = {
+        let identity =
+            AgentIdentity { boot, host: host(), kernel: kernel(), version: env!("CARGO_PKG_VERSION").to_owned() };
+        let reconnect = {
             let (manager, plan, name) = (manager.clone(), plan.clone(), name.clone());
-            Box::new(move || again(&manager, &plan, &name).map_err(|error| error.to_string()))
+            Box::new(move || reconnect(&manager, &plan, &name).map_err(|error| error.to_string()))
         };
-        let link = HttpLink::new(post, &name, again);
-        let sender = Sender::new(link, Machine, spool.clone(), shared.clone(), disk.clone(), own);
+        let link = HttpLink::new(post, &name, reconnect);
+        let sender = Sender::new(link, SystemClocks, spool.clone(), shared.clone(), disk.clone(), identity);
         let sender = spawn("send", move || sender.run())?;
-        let (orders, inbox) = channel();
-        let mut at_rings = StationSource { station };
-        let keeping = shared.clone();
-        let recorder = spawn("keep", move || keep(recorder, &mut at_rings, &inbox, &keeping))?;
+        let (stop, stop_receiver) = channel();
+        let mut source = RingSource { reader };
+        let recorder_status = shared.clone();
+        let recorder = spawn("keep", move || run_recorder(recorder, &mut source, &stop_receiver, &recorder_status))?;
         Ok(Agent {
             plan: Plan { manager, ..plan },
             name,
@@ -129,7 +132,7 @@ impl Agent {
             spool,
             disk,
             started_unix_ns: realtime_ns(),
-            recorder: (orders, recorder),
+            recorder: (stop, recorder),
             sender,
             _lock: lock,
         })
@@ -146,13 +149,13 @@ impl Agent {
     /// # Errors
     /// A thread ended unexpectedly: a bug of the program.
     pub fn run(self, mut wait: impl FnMut(Duration) -> bool) -> Result<(), AgentError> {
-        let broke = || self.recorder.1.is_finished() || self.sender.is_finished();
+        let has_thread_ended = || self.recorder.1.is_finished() || self.sender.is_finished();
         loop {
             self.write_status();
             if !wait(STATUS_INTERVAL) {
                 break;
             }
-            if broke() {
+            if has_thread_ended() {
                 return Err(AgentError::Environment(
                     "a thread of the agent ended unexpectedly; its data directory is intact".into(),
                 ));
@@ -160,19 +163,23 @@ impl Agent {
         }
         // The thread can be missing only after a panic, which the join reports.
         let _ = self.recorder.0.send(());
-        let is_kept = self.recorder.1.join().is_ok();
+        let recorder_ended = self.recorder.1.join().is_ok();
         self.spool.end();
-        let (told, ended) = channel::<()>();
+        let (finished, sender_finished) = channel::<()>();
         let sender = self.sender;
         let watcher = spawn("end", move || {
             let _ = sender.join();
-            drop(told);
+            drop(finished);
         })?;
         // The thread may wait for a manager that does not respond.
-        let _ = ended.recv_timeout(SHUTDOWN_FLUSH_TIMEOUT);
+        let _ = sender_finished.recv_timeout(SHUTDOWN_FLUSH_TIMEOUT);
         drop(watcher);
         write_status(&self.plan, &self.name, &self.shared, &self.spool, &self.disk, self.started_unix_ns);
-        if is_kept { Ok(()) } else { Err(AgentError::Environment("the collector thread ended unexpectedly".into())) }
+        if recorder_ended {
+            Ok(())
+        } else {
+            Err(AgentError::Environment("the collector thread ended unexpectedly".into()))
+        }
     }
 
     fn write_status(&self) {
@@ -195,7 +202,7 @@ fn write_status(plan: &Plan, name: &str, shared: &SharedStatus, spool: &Spool, d
         link: parts.link,
         spool: spool.usage(),
         rows: Rows {
-            made: parts.counts.made,
+            made: parts.counts.recorded,
             sent: parts.sent,
             filtered: parts.counts.filtered,
             not_drawn: parts.counts.not_drawn,
@@ -205,42 +212,47 @@ fn write_status(plan: &Plan, name: &str, shared: &SharedStatus, spool: &Spool, d
         settings: parts.settings,
         hashes_addresses: plan.addresses != Addresses::Plain,
         entries: parts.entries,
-        clock_offset_ns: parts.clock.map(|clock| clock.off_ns),
+        clock_offset_ns: parts.clock.map(|clock| clock.offset_ns),
         clock_error_ns: parts.clock.map(|clock| clock.error_ns),
         troubles: parts.troubles,
     };
-    // Retried a second later.
+    // A failed write is retried a second later.
     let _ = serde_json::to_vec(&status).map(|text| disk.put(FILE, &text, Durability::No));
 }
 
 /// The rings as a source of the recorder.
-struct StationSource {
-    station: Station,
+struct RingSource {
+    reader: DaemonReader,
 }
 
-impl Source for StationSource {
-    fn round(&mut self, standing: &Standing) -> Option<Entry> {
-        self.station.round(standing)
+impl Source for RingSource {
+    fn round(&mut self, tap_state: &DaemonState) -> Option<Entry> {
+        self.reader.round(tap_state)
     }
 
     fn commit(&mut self, entry: &Entry) {
-        self.station.commit(entry);
+        self.reader.commit(entry);
     }
 }
 
-/// The recorder's thread, until it is told to end.
-fn keep(mut recorder: Recorder<Machine>, rings: &mut StationSource, inbox: &Receiver<()>, shared: &SharedStatus) {
-    let (mut pause, mut told_at) = (ROUND_BUSY, None);
-    while inbox.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
-        report_ring_problems(rings, shared, &mut told_at);
+/// The recorder's thread: makes rounds until `stop_receiver` receives a message.
+fn run_recorder(
+    mut recorder: Recorder<SystemClocks>,
+    rings: &mut RingSource,
+    stop_receiver: &Receiver<()>,
+    shared: &SharedStatus,
+) {
+    let (mut pause, mut last_notes_at) = (ROUND_BUSY, None);
+    while stop_receiver.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+        report_ring_problems(rings, shared, &mut last_notes_at);
         if let Some(settings) = shared.pending_settings() {
             recorder.apply_settings(settings);
         }
         match recorder.round(rings) {
             Ok(events) => {
-                shared.trouble_is_over(DATA);
-                // There is no live display: the rings hold several seconds.
-                let is_behind = rings.station.is_behind();
+                shared.trouble_is_over(DATA_SUBJECT);
+                // Rounds need not be frequent: no display is live, and the rings hold the records of several seconds.
+                let is_behind = rings.reader.is_behind();
                 pause = if is_behind {
                     // Rings were full: the rest is read immediately.
                     Duration::ZERO
@@ -251,30 +263,32 @@ fn keep(mut recorder: Recorder<Machine>, rings: &mut StationSource, inbox: &Rece
                 };
             }
             Err(error) => {
-                shared
-                    .trouble(DATA, &format!("{error}; the rings of the programs store what fits, and count the rest"));
-                pause = ROUND_TROUBLED;
+                shared.trouble(
+                    DATA_SUBJECT,
+                    &format!("{error}; the rings of the programs store what fits, and count the rest"),
+                );
+                pause = ROUND_AFTER_ERROR;
             }
         }
         shared.recorder(&recorder);
     }
     if let Err(error) = recorder.end(rings) {
-        shared.trouble(DATA, &format!("{error}; the next agent continues from the journal"));
+        shared.trouble(DATA_SUBJECT, &format!("{error}; the next agent continues from the journal"));
     }
     shared.recorder(&recorder);
 }
 
 /// Prints notes about rings that programs have corrupted.
-fn report_ring_problems(rings: &mut StationSource, shared: &SharedStatus, told_at: &mut Option<u64>) {
+fn report_ring_problems(rings: &mut RingSource, shared: &SharedStatus, last_notes_at: &mut Option<u64>) {
     let now = monotonic_ns();
-    // At most once per NOTES_INTERVAL_NS: a program may corrupt its ring all the time.
-    if told_at.is_some_and(|told| now - told < NOTES_INTERVAL_NS) {
+    // At most once per NOTES_INTERVAL_NS: a program may corrupt its ring repeatedly.
+    if last_notes_at.is_some_and(|last| now - last < NOTES_INTERVAL_NS) {
         return;
     }
-    let notes = rings.station.take_notes();
+    let notes = rings.reader.take_notes();
     if !notes.is_empty() {
-        *told_at = Some(now);
-        notes.iter().for_each(|note| shared.say(note));
+        *last_notes_at = Some(now);
+        notes.iter().for_each(|note| shared.print(note));
     }
 }
 
@@ -282,27 +296,27 @@ fn report_ring_problems(rings: &mut StationSource, shared: &SharedStatus, told_a
 ///
 /// # Errors
 /// The URL is invalid.
-pub fn base(typed: &str) -> Result<String, AgentError> {
-    let wrong = |why: &str| AgentError::Plan(format!("--manager: {why}"));
-    let uri: Uri = typed.parse().map_err(|_| {
-        wrong(
+pub fn base(url: &str) -> Result<String, AgentError> {
+    let invalid = |why: &str| AgentError::Plan(format!("--manager: {why}"));
+    let uri: Uri = url.parse().map_err(|_| {
+        invalid(
             "not a valid URL: expected for example \
      https://manager.example:7443/",
         )
     })?;
     if uri.host().is_none_or(str::is_empty) || !matches!(uri.scheme_str(), Some("http" | "https")) {
-        return Err(wrong("not a complete URL: expected for example https://manager.example:7443/"));
+        return Err(invalid("not a complete URL: expected for example https://manager.example:7443/"));
     }
     if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) || uri.query().is_some() {
-        return Err(wrong("the URL may have neither a user nor a query: the token is read from --token FILE"));
+        return Err(invalid("the URL may have neither a user nor a query: the token is read from --token FILE"));
     }
-    if uri.scheme_str() == Some("http") && !is_loopback(typed) {
-        return Err(wrong(
+    if uri.scheme_str() == Some("http") && !is_loopback(url) {
+        return Err(invalid(
             "http is accepted for loopback only, since the token would be readable on the way: use https, with --ca \
              FILE for a self-signed certificate of the manager",
         ));
     }
-    Ok(typed.trim_end_matches('/').to_owned())
+    Ok(url.trim_end_matches('/').to_owned())
 }
 
 fn post(manager: &str, plan: &Plan, token: token::Token) -> Result<Post, AgentError> {
@@ -311,8 +325,8 @@ fn post(manager: &str, plan: &Plan, token: token::Token) -> Result<Post, AgentEr
     Ok(Post::new(Address { url: manager.to_owned(), headers, roots, timeout: RESPONSE_TIMEOUT })?)
 }
 
-/// Creates the client again, with the current token and certificates.
-fn again(manager: &str, plan: &Plan, name: &str) -> Result<Post, AgentError> {
+/// Creates the HTTP client again, with the current token and certificates.
+fn reconnect(manager: &str, plan: &Plan, name: &str) -> Result<Post, AgentError> {
     let token = token::read(&plan.token)?;
     if token.name != name {
         let why = format!(
@@ -361,12 +375,12 @@ fn key(addresses: &Addresses, disk: &Disk) -> Result<Option<[u8; 32]>, AgentErro
         }
         Addresses::Hashed => {
             let failed = |source| AgentError::Io { what: "storing the key of address hashes".into(), source };
-            if let Some(kept) = disk.get(KEY, 64).map_err(failed)?.filter(|kept| kept.len() == 32) {
-                return Ok(digest(&kept));
+            if let Some(stored) = disk.get(KEY, 64).map_err(failed)?.filter(|stored| stored.len() == 32) {
+                return Ok(digest(&stored));
             }
-            let fresh = random::<32>().map_err(failed)?;
-            disk.put(KEY, &fresh, Durability::Yes).map_err(failed)?;
-            Ok(digest(&fresh))
+            let generated = random::<32>().map_err(failed)?;
+            disk.put(KEY, &generated, Durability::Yes).map_err(failed)?;
+            Ok(digest(&generated))
         }
     }
 }
@@ -391,14 +405,16 @@ fn kernel() -> String {
     nix::sys::utsname::uname().map(|name| name.release().to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-const DATA: &str = "journal and spool";
+/// Subject of messages about the data folder.
+const DATA_SUBJECT: &str = "journal and spool";
+/// File of the generated hash key.
 const KEY: &str = "key";
 /// Minimum bytes of a key file, so that it cannot be guessed.
 const KEY_MIN: usize = 16;
 /// Time between rounds: after events, after some rounds without events, and after a disk failure.
 const ROUND_BUSY: Duration = Duration::from_millis(20);
 const ROUND_IDLE: Duration = Duration::from_millis(100);
-const ROUND_TROUBLED: Duration = Duration::from_millis(500);
+const ROUND_AFTER_ERROR: Duration = Duration::from_millis(500);
 const STATUS_INTERVAL: Duration = Duration::from_secs(1);
 /// Time between two lines about corrupted rings.
 const NOTES_INTERVAL_NS: u64 = 60_000_000_000;
@@ -408,6 +424,7 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 const SHUTDOWN_FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 /// Records of a large ring: 1 MB each if used completely.
 const RING_RECORDS: u32 = 16_384;
+/// Number of large rings.
 const LARGE_RINGS: u32 = 256;
 /// Large rings with all their memory from the start, for the first threads.
 const READY_RINGS: u32 = 2;
@@ -426,11 +443,11 @@ mod tests {
         ] {
             assert_eq!(base(typed).unwrap(), url);
         }
-        for wrong in
+        for invalid in
             ["", "manager:7443", "ftp://m/", "http://192.0.2.1/", "https://u:p@m/", "https://m/?a=b", "https://"]
         {
-            let error = base(wrong).unwrap_err().to_string();
-            assert!(error.starts_with("--manager"), "{wrong}: {error}");
+            let error = base(invalid).unwrap_err().to_string();
+            assert!(error.starts_with("--manager"), "{invalid}: {error}");
         }
     }
 
@@ -439,18 +456,18 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let disk = Disk::open(folder.path()).unwrap();
         assert_eq!(key(&Addresses::Plain, &disk).unwrap(), None);
-        let drawn = key(&Addresses::Hashed, &disk).unwrap();
-        assert!(drawn.is_some() && key(&Addresses::Hashed, &disk).unwrap() == drawn);
+        let generated_key = key(&Addresses::Hashed, &disk).unwrap();
+        assert!(generated_key.is_some() && key(&Addresses::Hashed, &disk).unwrap() == generated_key);
         let file = folder.path().join("shared");
         std::fs::write(&file, "0123456789abcdef\n").unwrap();
-        let by = Addresses::HashedBy(file.clone());
+        let key_file = Addresses::HashedBy(file.clone());
         std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
-        assert!(key(&by, &disk).is_err(), "others may read it");
+        assert!(key(&key_file, &disk).is_err(), "a key file that other users may read is rejected");
         std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
-        let read = key(&by, &disk).unwrap();
-        assert!(read.is_some() && read != drawn);
+        let key_of_file = key(&key_file, &disk).unwrap();
+        assert!(key_of_file.is_some() && key_of_file != generated_key);
         std::fs::write(&file, "short\n").unwrap();
-        assert!(key(&by, &disk).is_err());
+        assert!(key(&key_file, &disk).is_err());
     }
 
     #[test]

@@ -23,13 +23,13 @@ pub(crate) struct RowSelector {
 
 /// Result of the selection for an exchange.
 #[derive(Clone, Debug, PartialEq)]
-#[expect(clippy::large_enum_variant, reason = "it is taken apart at once")]
+#[expect(clippy::large_enum_variant, reason = "the value is matched immediately after it is returned")]
 pub(crate) enum Selection {
-    /// It is sent.
+    /// The exchange is sent as this row.
     Row(TapRow),
-    /// The filter excludes it.
+    /// The filter excludes the exchange.
     Filtered,
-    /// Its connection was not sampled.
+    /// The connection of the exchange was not sampled.
     NotSampled,
 }
 
@@ -52,9 +52,10 @@ impl RowSelector {
     /// Selects `exchange`. All rows of a connection are sampled, or none.
     pub fn select(&self, exchange: &TapExchange) -> Selection {
         let port = service_port(exchange);
-        let meant = self.only.is_empty() || self.only.iter().any(|only| only.matches(exchange.peer, port));
-        let named = || exchange.program.as_deref().is_some_and(|name| self.programs.iter().any(|one| one == name));
-        if !meant || !(self.programs.is_empty() || named()) {
+        let matches_peer = self.only.is_empty() || self.only.iter().any(|only| only.matches(exchange.peer, port));
+        let matches_program =
+            || exchange.program.as_deref().is_some_and(|name| self.programs.iter().any(|one| one == name));
+        if !matches_peer || !(self.programs.is_empty() || matches_program()) {
             return Selection::Filtered;
         }
         if self.share < 1.0 {
@@ -159,16 +160,16 @@ mod tests {
             };
             (row.peer.unwrap(), row.local.unwrap())
         };
-        let (peer, own) = hashed(&[1; 32]);
-        assert_eq!((peer.port, own.port), (443, 50_000));
-        assert!(matches!((peer.address, own.address), (TapAddress::Hashed(a), TapAddress::Hashed(b)) if a != b));
-        assert_eq!(hashed(&[1; 32]), (peer.clone(), own.clone()));
+        let (peer, local) = hashed(&[1; 32]);
+        assert_eq!((peer.port, local.port), (443, 50_000));
+        assert!(matches!((peer.address, local.address), (TapAddress::Hashed(a), TapAddress::Hashed(b)) if a != b));
+        assert_eq!(hashed(&[1; 32]), (peer.clone(), local.clone()));
         assert_ne!(hashed(&[2; 32]).0, peer);
         // An IPv4 address and its IPv6-mapped form are equal.
         let selector = RowSelector::new(&Settings::default(), 1, Some(&[1; 32]));
-        assert_eq!(selector.address("192.0.2.1".parse().unwrap()), own.address);
+        assert_eq!(selector.address("192.0.2.1".parse().unwrap()), local.address);
         // Reference value: HMAC-SHA-256 of the four bytes with a key of 32 ones, computed by another program.
-        assert_eq!(own.address.to_string(), "h:6cf5eedfd3530cb1");
+        assert_eq!(local.address.to_string(), "h:6cf5eedfd3530cb1");
     }
 
     #[test]

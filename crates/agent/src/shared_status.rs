@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::clock::{Moment, Time, Zero};
+use crate::clock::{ClockReading, ClockZero, Time};
 use crate::recorder::{Counts, Recorder};
 use crate::status::Link;
 pub(crate) use crate::status::{Connection, Trouble};
@@ -11,7 +11,7 @@ use tap_protocol::{Gauges, Settings};
 /// Shared by recorder, sender and the status writer.
 pub(crate) struct SharedStatus {
     parts: Mutex<Parts>,
-    say: Box<dyn Fn(&str) + Send + Sync>,
+    print: Box<dyn Fn(&str) + Send + Sync>,
     now_unix_ns: fn() -> u64,
 }
 
@@ -34,14 +34,14 @@ pub(crate) struct Parts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Clock {
     /// The machine's wall clock less the manager's, ns.
-    pub off_ns: i64,
+    pub offset_ns: i64,
     /// Maximum error of that difference.
     pub error_ns: i64,
 }
 
 impl SharedStatus {
-    /// Initial status. `say` prints a line; `now_unix_ns` is the wall clock for displayed times.
-    pub fn new(say: Box<dyn Fn(&str) + Send + Sync>, now_unix_ns: fn() -> u64) -> SharedStatus {
+    /// Initial status. `print` prints a line; `now_unix_ns` is the wall clock for displayed times.
+    pub fn new(print: Box<dyn Fn(&str) + Send + Sync>, now_unix_ns: fn() -> u64) -> SharedStatus {
         let link =
             Link { state: Connection::NotTried, since_unix_ns: now_unix_ns(), why: String::new(), stored_unix_ns: 0 };
         let parts = Parts {
@@ -55,12 +55,12 @@ impl SharedStatus {
             clock: None,
             troubles: Vec::new(),
         };
-        SharedStatus { parts: Mutex::new(parts), say, now_unix_ns }
+        SharedStatus { parts: Mutex::new(parts), print, now_unix_ns }
     }
 
     /// Prints a line for the user.
-    pub fn say(&self, line: &str) {
-        (self.say)(line);
+    pub fn print(&self, line: &str) {
+        (self.print)(line);
     }
 
     /// The manager has responded.
@@ -74,19 +74,19 @@ impl SharedStatus {
                 ..parts.link
             };
             drop(parts);
-            self.say("connected to the manager");
+            self.print("connected to the manager");
         }
     }
 
     /// The manager is unreachable or refuses requests. Printed when it changes.
     pub fn lost(&self, state: Connection, why: &str) {
         let mut parts = self.parts();
-        let is_news = parts.link.state != state || (parts.link.why != why && state != Connection::Away);
+        let has_changed = parts.link.state != state || (parts.link.why != why && state != Connection::Away);
         let since_unix_ns = if parts.link.state == state { parts.link.since_unix_ns } else { (self.now_unix_ns)() };
         parts.link = Link { state, since_unix_ns, why: why.to_owned(), ..parts.link };
         drop(parts);
-        if is_news {
-            self.say(&match state {
+        if has_changed {
+            self.print(&match state {
                 Connection::Away => format!("the manager is unreachable: {why}; new rows wait in the spool"),
                 _ => format!("the manager rejects all requests: {why}; retried each minute"),
             });
@@ -96,7 +96,7 @@ impl SharedStatus {
     /// An operation fails and is retried. Printed when it changes.
     pub fn trouble(&self, what: &'static str, why: &str) {
         let mut parts = self.parts();
-        let is_news = match parts.troubles.iter_mut().find(|trouble| trouble.what == what) {
+        let has_changed = match parts.troubles.iter_mut().find(|trouble| trouble.what == what) {
             Some(trouble) if trouble.why == why => false,
             Some(trouble) => {
                 why.clone_into(&mut trouble.why);
@@ -108,8 +108,8 @@ impl SharedStatus {
             }
         };
         drop(parts);
-        if is_news {
-            self.say(&format!("{what}: {why}; it is retried"));
+        if has_changed {
+            self.print(&format!("{what}: {why}; it is retried"));
         }
     }
 
@@ -118,10 +118,10 @@ impl SharedStatus {
         let mut parts = self.parts();
         let before = parts.troubles.len();
         parts.troubles.retain(|trouble| trouble.what != what);
-        let is_news = parts.troubles.len() < before;
+        let has_changed = parts.troubles.len() < before;
         drop(parts);
-        if is_news {
-            self.say(&format!("{what}: works again"));
+        if has_changed {
+            self.print(&format!("{what}: works again"));
         }
     }
 
@@ -133,13 +133,14 @@ impl SharedStatus {
     }
 
     /// The manager's clock at this machine's zero.
-    pub fn clock(&self, zero: Option<Zero>, now: &Moment) {
-        let own = i64::try_from(now.zero_own_unix_ns).unwrap_or(i64::MAX);
-        self.parts().clock = zero.map(|zero| Clock { off_ns: own - zero.unix_ns, error_ns: zero.error_ns });
+    pub fn clock(&self, zero: Option<ClockZero>, now: &ClockReading) {
+        let local_zero_ns = i64::try_from(now.zero_own_unix_ns).unwrap_or(i64::MAX);
+        self.parts().clock =
+            zero.map(|zero| Clock { offset_ns: local_zero_ns - zero.unix_ns, error_ns: zero.error_ns });
     }
 
     /// The manager sent these settings.
-    pub fn want(&self, settings: Settings) {
+    pub fn set_pending_settings(&self, settings: Settings) {
         let mut parts = self.parts();
         if parts.settings.version != settings.version {
             parts.pending_settings = Some(settings);
@@ -185,36 +186,36 @@ mod tests {
     use super::*;
 
     fn shared() -> (SharedStatus, Arc<Mutex<Vec<String>>>) {
-        let said = Arc::new(Mutex::new(Vec::new()));
-        let lines = said.clone();
-        (SharedStatus::new(Box::new(move |line| lines.lock().unwrap().push(line.to_owned())), || 7), said)
+        let printed = Arc::new(Mutex::new(Vec::new()));
+        let lines = printed.clone();
+        (SharedStatus::new(Box::new(move |line| lines.lock().unwrap().push(line.to_owned())), || 7), printed)
     }
 
     #[test]
     fn unchanged_conditions_are_not_printed_again() {
-        let (shared, said) = shared();
+        let (shared, printed) = shared();
         shared.lost(Connection::Away, "refused");
         shared.lost(Connection::Away, "timed out");
         shared.connected();
         shared.connected();
         shared.lost(Connection::Refused, "no such token");
         shared.lost(Connection::Refused, "revoked");
-        shared.trouble("the journal", "no room");
-        shared.trouble("the journal", "no room");
+        shared.trouble("the journal", "no space");
+        shared.trouble("the journal", "no space");
         shared.trouble_is_over("the journal");
         shared.trouble_is_over("the journal");
-        assert_eq!(said.lock().unwrap().len(), 6, "{said:?}");
+        assert_eq!(printed.lock().unwrap().len(), 6, "{printed:?}");
         assert!(shared.now().troubles.is_empty() && shared.now().link.why == "revoked");
     }
 
     #[test]
     fn new_settings_are_pending_until_they_are_applied() {
         let (shared, _) = shared();
-        shared.want(Settings::default());
+        shared.set_pending_settings(Settings::default());
         assert_eq!(shared.pending_settings(), Some(Settings::default()));
         assert_eq!((shared.pending_settings(), shared.settings_version()), (None, 0));
         shared.parts().settings = Settings::default();
-        shared.want(Settings::default());
+        shared.set_pending_settings(Settings::default());
         assert_eq!(shared.pending_settings(), None);
     }
 }

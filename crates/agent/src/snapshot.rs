@@ -3,33 +3,33 @@
 use std::io;
 
 use serde::{Deserialize, Serialize};
-use tap::standing::Standing;
+use tap::daemon_state::DaemonState;
 
-use crate::clock::Moment;
+use crate::clock::ClockReading;
 use crate::disk::{Disk, Durability};
 use tap_protocol::Settings;
 
-/// The recorder's state without unsealed rows: a snapshot is written when there are none.
+/// The recorder's state without unsealed rows: a snapshot is written when there are no such rows.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Snapshot {
-    /// The last entry in it.
+    /// Number of the last journal entry that the snapshot contains.
     pub through: u64,
     /// Boot whose zero the times count from; empty: none yet.
     pub boot: String,
     /// Time of the last entry.
-    pub moment: Moment,
+    pub clock: ClockReading,
     /// The applied settings; version 0: no settings were received yet.
     pub settings: Settings,
     /// The state of the tap.
-    pub standing: Standing,
+    pub tap: DaemonState,
 }
 
-/// Result of reading.
+/// Result of reading the snapshot file.
 #[derive(Debug)]
-pub(crate) enum Found {
+pub(crate) enum StoredSnapshot {
     /// A valid snapshot.
     Snapshot(Box<Snapshot>),
-    /// There is no snapshot.
+    /// No snapshot file exists.
     None,
     /// A snapshot of another version, or a changed file.
     Unreadable,
@@ -38,7 +38,7 @@ pub(crate) enum Found {
 /// Writes the snapshot in place of the previous one. Returns its length.
 ///
 /// # Errors
-/// No space, or the disk failed: the previous one is unchanged.
+/// No space, or the disk failed: the previous snapshot is unchanged.
 pub(crate) fn write(disk: &Disk, snapshot: &Snapshot) -> io::Result<u64> {
     let payload = postcard::to_stdvec(snapshot).map_err(io::Error::other)?;
     let mut bytes = Vec::with_capacity(HEADER + payload.len());
@@ -54,12 +54,12 @@ pub(crate) fn write(disk: &Disk, snapshot: &Snapshot) -> io::Result<u64> {
 ///
 /// # Errors
 /// The disk failed.
-pub(crate) fn read(disk: &Disk) -> io::Result<Found> {
-    let Some(bytes) = disk.get(FILE, u64::MAX)? else { return Ok(Found::None) };
-    Ok(parsed(&bytes).map_or(Found::Unreadable, |snapshot| Found::Snapshot(Box::new(snapshot))))
+pub(crate) fn read(disk: &Disk) -> io::Result<StoredSnapshot> {
+    let Some(bytes) = disk.get(FILE, u64::MAX)? else { return Ok(StoredSnapshot::None) };
+    Ok(parse(&bytes).map_or(StoredSnapshot::Unreadable, |snapshot| StoredSnapshot::Snapshot(Box::new(snapshot))))
 }
 
-fn parsed(bytes: &[u8]) -> Option<Snapshot> {
+fn parse(bytes: &[u8]) -> Option<Snapshot> {
     let rest = bytes.strip_prefix(MAGIC)?.strip_prefix(&crate::FORMAT.to_le_bytes())?;
     let (sum, payload) = rest.split_first_chunk::<4>()?;
     (crc32fast::hash(payload) == u32::from_le_bytes(*sum)).then(|| postcard::from_bytes(payload).ok())?
@@ -77,23 +77,23 @@ mod tests {
     fn a_snapshot_reads_back_or_is_reported_unreadable() {
         let folder = tempfile::tempdir().unwrap();
         let disk = Disk::open(folder.path()).unwrap();
-        assert!(matches!(read(&disk).unwrap(), Found::None));
+        assert!(matches!(read(&disk).unwrap(), StoredSnapshot::None));
         let snapshot = Snapshot {
             through: 7,
             boot: "b".into(),
-            moment: Moment { at_ns: 1, zero_own_unix_ns: 2, suspended_ns: -3 },
+            clock: ClockReading { at_ns: 1, zero_own_unix_ns: 2, suspended_ns: -3 },
             settings: Settings { only: vec!["443".into()], ..Settings::default() },
-            standing: Standing::new(vec!["443".parse().unwrap()]),
+            tap: DaemonState::new(vec!["443".parse().unwrap()]),
         };
         let length = write(&disk, &snapshot).unwrap();
         assert_eq!(disk.length(FILE).unwrap(), Some(length));
-        let Found::Snapshot(back) = read(&disk).unwrap() else { panic!() };
-        assert_eq!((back.through, &*back.boot, back.moment), (7, "b", snapshot.moment));
-        assert_eq!((back.settings, back.standing), (snapshot.settings, snapshot.standing));
+        let StoredSnapshot::Snapshot(back) = read(&disk).unwrap() else { panic!() };
+        assert_eq!((back.through, &*back.boot, back.clock), (7, "b", snapshot.clock));
+        assert_eq!((back.settings, back.tap), (snapshot.settings, snapshot.tap));
         let path = folder.path().join(FILE);
         let mut bytes = std::fs::read(&path).unwrap();
         *bytes.last_mut().unwrap() ^= 1;
         std::fs::write(&path, bytes).unwrap();
-        assert!(matches!(read(&disk).unwrap(), Found::Unreadable));
+        assert!(matches!(read(&disk).unwrap(), StoredSnapshot::Unreadable));
     }
 }

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! File numbers are never reused; a stream's batch n is file `after + n`. A new stream ([`Stream`]) therefore changes
-//! no file. The first bytes of the newest file stay after the manager stored it: they tell which journal entries are
-//! sealed.
+//! no file. The first bytes of the newest file stay after the manager stored it: they record which journal entries
+//! are sealed.
 //!
 //! **Bounded.** Waiting rows take at most the limit, and the number of batches is limited ([`batches_max`]). Beyond,
 //! new rows join the newest batch as counts. The newest batch is never the one being sent, which is the oldest.
@@ -24,10 +24,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::clock::Moment;
+use crate::clock::ClockReading;
 use crate::disk::{Disk, Durability, is_full};
 use crate::text::hexadecimal;
-pub(crate) use file::{Meta, Whole};
+pub(crate) use file::{Meta, SpoolFile};
 use index::{Index, Item};
 use tap_protocol::{Batch, Gauges, SpoolUsage};
 
@@ -39,7 +39,7 @@ pub(crate) struct Spool {
     bytes_max: u64,
     state: Mutex<State>,
     /// Signals that a batch was sealed, or that the agent ends.
-    news: Condvar,
+    changed: Condvar,
 }
 
 #[derive(Debug)]
@@ -47,10 +47,10 @@ struct State {
     index: Index,
     stream: Stream,
     /// The newest file at the start of the agent: an earlier agent may have sent it.
-    found: u64,
+    newest_at_start: u64,
     /// The newest file that this agent has started to send.
-    tried: u64,
-    ends: bool,
+    newest_tried: u64,
+    is_ending: bool,
     /// Rows dropped since the start.
     rows_dropped: u64,
 }
@@ -70,7 +70,7 @@ pub(crate) struct Stream {
 
 /// A batch to be sent.
 #[derive(Clone, Debug)]
-pub(crate) struct Waiting {
+pub(crate) struct PendingBatch {
     /// The file's number.
     pub number: u64,
     /// Number in the stream.
@@ -82,9 +82,9 @@ pub(crate) struct Waiting {
     /// Boot whose zero the times count from.
     pub boot: String,
     /// When it was sealed.
-    pub moment: Moment,
+    pub clock: ClockReading,
     /// Whether the file was truncated after its head.
-    pub is_cut: bool,
+    pub is_truncated: bool,
 }
 
 /// Relation of the spool to the manager's position in the stream.
@@ -92,9 +92,9 @@ pub(crate) struct Waiting {
 pub(crate) enum StreamFit {
     /// The oldest waiting batch is next, or none waits.
     Continues,
-    /// The manager lacks batches that are no longer here: it is another manager, or lost them. A new stream was
-    /// started.
-    Lacks,
+    /// The manager lacks batches that are no longer in the spool: it is another manager, or has lost data. A new stream
+    /// was started.
+    ManagerBehind,
     /// The manager has more than this folder has ever sent: the folder is an older copy, or a copy is in use. A new
     /// stream was started, and this number of rows of the batches found at the start was dropped, since they may
     /// already be stored.
@@ -103,7 +103,7 @@ pub(crate) enum StreamFit {
 
 impl Stream {
     /// Sets stream and number of a batch whose file has its number.
-    fn name(&self, batch: &mut Batch, meta: &mut Meta) {
+    fn assign_number(&self, batch: &mut Batch, meta: &mut Meta) {
         batch.stream.clone_from(&self.id);
         batch.sequence = meta.number - self.after;
         (meta.stream, meta.sequence) = (batch.stream.clone(), batch.sequence);
@@ -131,10 +131,10 @@ impl Spool {
                 stream
             }
         };
-        let found = index.last().number;
-        let state = State { index, stream, found, tried: 0, ends: false, rows_dropped: 0 };
-        let spool = Spool { disk, refused, bytes_max, state: Mutex::new(state), news: Condvar::new() };
-        spool.keep_bound(&mut spool.state())?;
+        let newest_at_start = index.last().number;
+        let state = State { index, stream, newest_at_start, newest_tried: 0, is_ending: false, rows_dropped: 0 };
+        let spool = Spool { disk, refused, bytes_max, state: Mutex::new(state), changed: Condvar::new() };
+        spool.enforce_limit(&mut spool.state())?;
         Ok(spool)
     }
 
@@ -143,23 +143,23 @@ impl Spool {
     /// On a full disk the oldest batches lose their rows.
     ///
     /// # Errors
-    /// No space even so, or the disk failed: then nothing was sealed.
+    /// No space even without the oldest rows, or the disk failed: the batch was not sealed.
     pub fn seal(&self, batch: &mut Batch, meta: &mut Meta) -> io::Result<()> {
         let mut state = self.state();
         let last = state.index.last().clone();
         let sealed = if state.index.waiting() >= batches_max(self.bytes_max) {
             // The newest batch takes these counts. It was never sent, since it is not the oldest.
-            let older = self.whole(last.number)?.batch()?;
+            let older = self.read_file(last.number)?.batch()?;
             let drop_oldest_rows = meta.rows + if state.index.has_rows(last.number) { last.rows } else { 0 };
-            let mut joined = file::head_of(batch);
+            let mut joined = file::without_rows(batch);
             file::add_counts(&mut joined, &older);
             let rows = meta.rows + last.rows;
             *meta = Meta { number: last.number, rows_before: last.rows_before, rows, ..meta.clone() };
-            state.stream.name(&mut joined, meta);
+            state.stream.assign_number(&mut joined, meta);
             let sealed = file::Sealed::new(meta, &joined, true);
-            let outcome = self.put_or_make_room(&mut state, meta, &sealed.bytes);
+            let outcome = self.write_or_drop_rows(&mut state, meta, &sealed.bytes);
             if outcome.is_err() {
-                // Retried later.
+                // The call is retried later.
                 meta.rows -= last.rows;
             }
             outcome?;
@@ -167,24 +167,24 @@ impl Spool {
             sealed
         } else {
             (meta.number, meta.rows_before) = (last.number + 1, last.rows_before + last.rows);
-            state.stream.name(batch, meta);
+            state.stream.assign_number(batch, meta);
             let sealed = file::Sealed::new(meta, batch, false);
-            self.put_or_make_room(&mut state, meta, &sealed.bytes)?;
+            self.write_or_drop_rows(&mut state, meta, &sealed.bytes)?;
             sealed
         };
         state.index.put(Item::new(meta, &sealed), meta.clone());
         // Rows beyond the limit that cannot be dropped now are dropped with the next batch.
-        let _ = self.keep_bound(&mut state);
-        self.news.notify_all();
+        let _ = self.enforce_limit(&mut state);
+        self.changed.notify_all();
         Ok(())
     }
 
     /// Drops the oldest rows until the file fits.
-    fn put_or_make_room(&self, state: &mut State, meta: &Meta, bytes: &[u8]) -> io::Result<()> {
+    fn write_or_drop_rows(&self, state: &mut State, meta: &Meta, bytes: &[u8]) -> io::Result<()> {
         loop {
             match self.disk.put(&file::name(meta.number), bytes, Durability::Yes) {
                 Err(error) if is_full(&error) => {
-                    if !self.cut_oldest(state)? {
+                    if !self.drop_rows_of_oldest(state)? {
                         return Err(error);
                     }
                 }
@@ -198,69 +198,69 @@ impl Spool {
     /// # Errors
     /// The disk failed.
     pub fn drop_oldest_rows(&self) -> io::Result<bool> {
-        self.cut_oldest(&mut self.state())
+        self.drop_rows_of_oldest(&mut self.state())
     }
 
-    fn keep_bound(&self, state: &mut State) -> io::Result<()> {
-        while state.index.bytes() > self.bytes_max && self.cut_oldest(state)? {}
+    fn enforce_limit(&self, state: &mut State) -> io::Result<()> {
+        while state.index.bytes() > self.bytes_max && self.drop_rows_of_oldest(state)? {}
         Ok(())
     }
 
-    fn cut_oldest(&self, state: &mut State) -> io::Result<bool> {
+    fn drop_rows_of_oldest(&self, state: &mut State) -> io::Result<bool> {
         let Some(number) = state.index.oldest_with_rows() else { return Ok(false) };
-        self.cut(state, number)?;
+        self.truncate(state, number)?;
         Ok(true)
     }
 
     /// Truncates a batch after its head. This needs no disk space and is atomic.
-    fn cut(&self, state: &mut State, number: u64) -> io::Result<()> {
+    fn truncate(&self, state: &mut State, number: u64) -> io::Result<()> {
         let Some(item) = state.index.get(number) else { return Ok(()) };
-        self.disk.cut_named(&file::name(number), item.head)?;
-        state.rows_dropped += state.index.cut(number);
+        self.disk.truncate_file(&file::name(number), item.head)?;
+        state.rows_dropped += state.index.truncate(number);
         Ok(())
     }
 
-    /// The next batch to send. With `bare` it has only its counts, for a manager that rejects the rest.
+    /// The next batch to send. With `counts_only` it has only its counts, for a manager that rejects the rest.
     ///
     /// # Errors
     /// Its file cannot be read.
-    pub fn oldest(&self, bare: bool) -> io::Result<Option<Waiting>> {
+    pub fn oldest(&self, counts_only: bool) -> io::Result<Option<PendingBatch>> {
         let mut state = self.state();
         let Some(item) = state.index.oldest().cloned() else { return Ok(None) };
-        state.tried = state.tried.max(item.number);
-        let whole = self.whole(item.number)?;
+        state.newest_tried = state.newest_tried.max(item.number);
+        let spool_file = self.read_file(item.number)?;
         let sequence = item.number - state.stream.after;
-        let is_as_sealed = whole.meta.stream == state.stream.id && whole.meta.sequence == sequence;
-        let body = if is_as_sealed && !item.is_cut && !bare {
-            whole.body
+        let is_unchanged = spool_file.meta.stream == state.stream.id && spool_file.meta.sequence == sequence;
+        let body = if is_unchanged && !item.is_truncated && !counts_only {
+            spool_file.body
         } else {
-            let mut batch = whole.batch()?;
+            let mut batch = spool_file.batch()?;
             batch.stream.clone_from(&state.stream.id);
             batch.sequence = sequence;
-            if item.is_cut {
-                batch.losses.rows_dropped += whole.meta.rows;
+            if item.is_truncated {
+                batch.losses.rows_dropped += spool_file.meta.rows;
             }
-            if bare {
+            if counts_only {
                 batch.programs.clear();
                 batch.gauges = Gauges::default();
             }
-            file::packed(&batch)
+            file::compressed(&batch)
         };
-        Ok(Some(Waiting {
+        Ok(Some(PendingBatch {
             number: item.number,
             sequence,
             body,
-            rows: if item.is_cut { 0 } else { item.rows },
-            boot: whole.meta.boot,
-            moment: whole.meta.moment,
-            is_cut: item.is_cut,
+            rows: if item.is_truncated { 0 } else { item.rows },
+            boot: spool_file.meta.boot,
+            clock: spool_file.meta.clock,
+            is_truncated: item.is_truncated,
         }))
     }
 
-    fn whole(&self, number: u64) -> io::Result<Whole> {
+    fn read_file(&self, number: u64) -> io::Result<SpoolFile> {
         let name = file::name(number);
         let bytes = self.disk.get(&name, u64::MAX)?.unwrap_or_default();
-        Whole::read(bytes).ok_or_else(|| damaged(&name))
+        SpoolFile::read(bytes).ok_or_else(|| damaged(&name))
     }
 
     /// The manager has all batches through this file.
@@ -271,18 +271,18 @@ impl Spool {
         let mut state = self.state();
         let newest = state.index.last().number;
         // Written first: the remaining files may start late but have no gap.
-        if let Some(kept) = state.index.kept.filter(|kept| *kept < newest) {
-            self.disk.remove(&file::name(kept))?;
-            state.index.kept = None;
+        if let Some(confirmed) = state.index.confirmed_newest.filter(|confirmed| *confirmed < newest) {
+            self.disk.remove(&file::name(confirmed))?;
+            state.index.confirmed_newest = None;
         }
         while let Some(item) = state.index.oldest().cloned().filter(|item| item.number <= through) {
             if item.number == newest {
-                self.disk.cut_named(&file::name(newest), item.meta_end)?;
-                state.index.kept = Some(newest);
+                self.disk.truncate_file(&file::name(newest), item.meta_end)?;
+                state.index.confirmed_newest = Some(newest);
             } else {
                 self.disk.remove(&file::name(item.number))?;
             }
-            state.index.forget_oldest();
+            state.index.remove_oldest();
         }
         Ok(())
     }
@@ -299,13 +299,13 @@ impl Spool {
             for old in old.iter().take((old.len() + 1).saturating_sub(REFUSED_MAX)) {
                 self.refused.remove(old)?;
             }
-            // Without space the file is not kept: its rows are counted all the same.
+            // Without space the copy is omitted: the rows are counted in any case.
             match self.refused.put(&name, &bytes, Durability::No) {
                 Err(error) if !is_full(&error) => return Err(error),
                 _ => {}
             }
         }
-        self.cut(&mut state, number)
+        self.truncate(&mut state, number)
     }
 
     /// The folder of rejected batches.
@@ -322,7 +322,7 @@ impl Spool {
         let (after, sent, oldest) = {
             let state = self.state();
             let oldest = state.index.oldest().map_or(state.index.last().number + 1, |item| item.number);
-            (state.stream.after, state.found.max(state.tried), oldest)
+            (state.stream.after, state.newest_at_start.max(state.newest_tried), oldest)
         };
         let through = after.saturating_add(stored_through);
         if through > sent {
@@ -331,7 +331,7 @@ impl Spool {
         if through + 1 < oldest {
             let mut state = self.state();
             self.begin_stream(&mut state)?;
-            return Ok(StreamFit::Lacks);
+            return Ok(StreamFit::ManagerBehind);
         }
         self.stored(through)?;
         Ok(StreamFit::Continues)
@@ -344,12 +344,12 @@ impl Spool {
     /// The disk failed.
     pub fn start_separate_stream(&self) -> io::Result<u64> {
         let mut state = self.state();
-        let found = state.found;
-        let doubtful: Vec<u64> = state.index.numbers().filter(|number| *number <= found).collect();
+        let newest_at_start = state.newest_at_start;
+        let doubtful: Vec<u64> = state.index.numbers().filter(|number| *number <= newest_at_start).collect();
         let before = state.rows_dropped;
         for number in doubtful {
             if state.index.has_rows(number) {
-                self.cut(&mut state, number)?;
+                self.truncate(&mut state, number)?;
             }
         }
         let rows = state.rows_dropped - before;
@@ -392,26 +392,26 @@ impl Spool {
         self.state().rows_dropped
     }
 
-    /// Waits until there is a batch to send, or the agent ends; at most `longest`. `false` if the agent ends.
-    pub fn wait_for_batch(&self, longest: Duration) -> bool {
-        let there_is_news = |state: &mut State| !state.ends && state.index.oldest().is_none();
+    /// Waits until there is a batch to send, or the agent ends; at most `timeout`. `false` if the agent ends.
+    pub fn wait_for_batch(&self, timeout: Duration) -> bool {
+        let must_wait = |state: &mut State| !state.is_ending && state.index.oldest().is_none();
         let state = self.state();
         let (state, _) =
-            self.news.wait_timeout_while(state, longest, there_is_news).unwrap_or_else(PoisonError::into_inner);
-        !state.ends
+            self.changed.wait_timeout_while(state, timeout, must_wait).unwrap_or_else(PoisonError::into_inner);
+        !state.is_ending
     }
 
     /// Waits for this time, or until the agent ends: then `false`.
-    pub fn pause(&self, longest: Duration) -> bool {
+    pub fn pause(&self, timeout: Duration) -> bool {
         let state = self.state();
-        let outcome = self.news.wait_timeout_while(state, longest, |state| !state.ends);
-        !outcome.unwrap_or_else(PoisonError::into_inner).0.ends
+        let outcome = self.changed.wait_timeout_while(state, timeout, |state| !state.is_ending);
+        !outcome.unwrap_or_else(PoisonError::into_inner).0.is_ending
     }
 
     /// Ends the agent: all waiting threads continue.
     pub fn end(&self) {
-        self.state().ends = true;
-        self.news.notify_all();
+        self.state().is_ending = true;
+        self.changed.notify_all();
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -68,7 +68,7 @@ pub struct Link {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Connection {
-    /// Not tried yet.
+    /// No connection was attempted yet.
     NotTried,
     /// The manager responds.
     Connected,
@@ -81,7 +81,7 @@ pub enum Connection {
 }
 
 impl Connection {
-    /// As printed.
+    /// Name of the state, as printed.
     pub fn words(self) -> &'static str {
         match self {
             Connection::NotTried => "not tried yet",

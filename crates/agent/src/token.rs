@@ -46,10 +46,10 @@ pub(crate) fn read(path: &Path) -> Result<Token, AgentError> {
 pub(crate) fn secret(path: &Path) -> Result<Vec<u8>, AgentError> {
     let failed = |source| AgentError::Io { what: format!("reading {}", path.display()), source };
     let file = File::open(path).map_err(failed)?;
-    let found = file.metadata().map_err(failed)?;
-    let mode = found.permissions().mode() & 0o777;
+    let metadata = file.metadata().map_err(failed)?;
+    let mode = metadata.permissions().mode() & 0o777;
     // A pipe has no useful permission bits.
-    if found.is_file() && mode & 0o077 != 0 {
+    if metadata.is_file() && mode & 0o077 != 0 {
         return Err(AgentError::Plan(format!(
             "other users may read {0} (its mode is {mode:03o}): run chmod 600 {0}",
             path.display()
@@ -60,6 +60,7 @@ pub(crate) fn secret(path: &Path) -> Result<Vec<u8>, AgentError> {
     Ok(bytes)
 }
 
+/// Maximum bytes read of a secret's file.
 const SECRET_MAX: u64 = 64 * 1024;
 
 #[cfg(test)]

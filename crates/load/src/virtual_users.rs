@@ -288,8 +288,8 @@ impl VirtualUsers {
         };
         // The origin aborts only responses that name a request.
         stamp.request_id.is_some_and(|made_for| {
-            let is_now =
-                stamp.generated_unix_ms.saturating_add(polymix::verifier::CLOCK_SLACK_MS) >= workload_request.requested_unix_ms;
+            let is_now = stamp.generated_unix_ms.saturating_add(polymix::verifier::CLOCK_SLACK_MS)
+                >= workload_request.requested_unix_ms;
             made_for.run == self.cache_load.run
                 && self.cache_load.world.origin_aborts(made_for).is_some()
                 && (made_for == workload_request.id || is_now)
@@ -372,7 +372,8 @@ fn verify_response(
         _ => return Err(FailureCause::UnexpectedStatus),
     }
     let Some(seen) = seen else { return Err(FailureCause::UnexpectedBody) };
-    let is_it = seen.identity.is_some_and(|stamp| stamp.world == world.id && stamp.object == workload_request.ask.object);
+    let is_it =
+        seen.identity.is_some_and(|stamp| stamp.world == world.id && stamp.object == workload_request.ask.object);
     match seen.content {
         _ if !is_it => Err(FailureCause::UnexpectedBody),
         Content::Short if is_cut => Ok(()),

@@ -5,7 +5,7 @@
 //! cargo run -p manager --example fleet_day -- [DATA [AGENTS]]
 //! ```
 
-#[allow(dead_code, reason = "others use the rest of it")]
+#[allow(dead_code, reason = "tests use the other functions")]
 #[path = "../tests/support/scripted.rs"]
 mod scripted;
 
@@ -22,7 +22,7 @@ use manager::alerts::{self, Rule};
 use manager::start::{Plan, Running};
 use manager::tokens::{self, Role};
 use manager::{Data, settings};
-use scripted::{AWAY_AT, ScriptedAgent, agents};
+use scripted::{DISCONNECTED_AGENT, ScriptedAgent, agents};
 use serde::Serialize;
 use sys::clock::realtime_ns;
 use web::post::{Post, Receiver, Roots};
@@ -32,8 +32,8 @@ const HOUR_NS: u64 = 3600 * SECOND_NS;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
-    let kept = tempfile::tempdir()?;
-    let data = arguments.next().map_or_else(|| kept.path().join("data"), PathBuf::from);
+    let temporary = tempfile::tempdir()?;
+    let data = arguments.next().map_or_else(|| temporary.path().join("data"), PathBuf::from);
     let count: usize = arguments.next().map_or(Ok(200), |count| count.parse())?;
     let plan = Plan::new(data, "127.0.0.1:0".parse()?);
     let running = Running::start(&plan, Arc::new(|line| eprintln!("{line}")))?;
@@ -46,7 +46,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         senders.push(Sender::new(agent, running.url(), &token, &roots)?);
     }
     for sender in &mut senders {
-        sender.say("hello", &sender.agent.hello(now))?;
+        sender.post("hello", &sender.agent.hello(now))?;
         let (name, group) = (sender.agent.name.clone(), sender.agent.group);
         running.data().change(|index| settings::set_group(index, &name, group, now))?;
         sender.see(now - 24 * HOUR_NS, now - HOUR_NS, 300 * SECOND_NS)?;
@@ -54,17 +54,17 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     rules(running.data(), now / SECOND_NS)?;
     tokens::add(running.data(), "not-yet-there", Role::Agent, now)?;
-    eprintln!("{count} agents have told of their day");
+    eprintln!("{count} agents have reported their day");
 
-    let (ends, ended) = channel::<()>();
+    let (end_sender, end_receiver) = channel::<()>();
     thread::spawn(move || {
         let _ = io::stdin().read_to_end(&mut Vec::new());
-        drop(ends);
+        drop(end_sender);
     });
     let mut last = now;
-    while ended.recv_timeout(Duration::from_secs(5)) == Err(RecvTimeoutError::Timeout) {
+    while end_receiver.recv_timeout(Duration::from_secs(5)) == Err(RecvTimeoutError::Timeout) {
         let now = realtime_ns();
-        for sender in senders.iter_mut().filter(|sender| sender.agent.at != AWAY_AT) {
+        for sender in senders.iter_mut().filter(|sender| sender.agent.at != DISCONNECTED_AGENT) {
             sender.see(last, now, 2 * SECOND_NS)?;
         }
         last = now;
@@ -96,14 +96,18 @@ impl Sender {
     fn new(agent: ScriptedAgent, url: &str, token: &str, roots: &Roots) -> Result<Sender, Box<dyn Error>> {
         let zero = (HeaderName::from_static(tap_protocol::ZERO), HeaderValue::from(agent.zero_ns));
         let error = (HeaderName::from_static(tap_protocol::ZERO_ERROR), HeaderValue::from(300_000));
-        let shown = (AUTHORIZATION, HeaderValue::from_str(&format!("Bearer {token}"))?);
+        let authorization = (AUTHORIZATION, HeaderValue::from_str(&format!("Bearer {token}"))?);
         let url = format!("{url}api/1/agents/{}", agent.name);
-        let receiver =
-            Receiver { url, headers: vec![zero, error, shown], roots: roots.clone(), timeout: Duration::from_secs(60) };
+        let receiver = Receiver {
+            url,
+            headers: vec![zero, error, authorization],
+            roots: roots.clone(),
+            timeout: Duration::from_secs(60),
+        };
         Ok(Sender { agent, post: Post::new(receiver)? })
     }
 
-    fn say(&self, what: &str, body: &impl Serialize) -> Result<(), Box<dyn Error>> {
+    fn post(&self, what: &str, body: &impl Serialize) -> Result<(), Box<dyn Error>> {
         let kind = [("content-type", "application/json")];
         let reply = self.post.exchange(&format!("/{what}"), &serde_json::to_vec(body)?, &kind)?;
         if reply.status != 200 {
@@ -115,6 +119,6 @@ impl Sender {
     /// Sends the exchanges that ended in this time.
     fn see(&mut self, from_ns: u64, until_ns: u64, every_ns: u64) -> Result<(), Box<dyn Error>> {
         let batch = self.agent.batch(from_ns, until_ns, every_ns, until_ns);
-        self.say("batches", &batch)
+        self.post("batches", &batch)
     }
 }

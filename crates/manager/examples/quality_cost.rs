@@ -4,8 +4,8 @@
 //! cargo run --release -p manager --example quality_cost -- AGENTS SERIES DAYS ROWS
 //! ```
 //!
-//! DAYS days of AGENTS agents with SERIES series each, ROWS rows of each series a day; then an hour in which each series has a row
-//! every two seconds.
+//! DAYS days of AGENTS agents with SERIES series each, ROWS rows of each series a day; then an hour in which each
+//! series has a row every two seconds.
 
 #![allow(clippy::disallowed_methods, reason = "a measurement of cost reads the clock; the library does not")]
 
@@ -14,7 +14,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use manager::Data;
-use manager::quality::{By, ComparedSet, Comparison, Query, Resolution, Sides, compare, fold, query, sparks};
+use manager::quality::{By, ComparedSet, Comparison, Query, Resolution, Sides, compare, fold, query, read_sparklines};
 use rusqlite::params;
 use schema::{FleetRow, TapError, TapExchange, TapOutcome};
 use schema::{TapAddress, TapRow};
@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let folder = std::env::temp_dir().join(format!("yamabiko-quality-cost-{}", std::process::id()));
     let outcome = Data::open(&folder).map_err(Into::into).and_then(|data| {
         fill(&data, [agents, series], days, rows)?;
-        ask(&data, days)
+        run_queries(&data, days)
     });
     std::fs::remove_dir_all(&folder)?;
     outcome
@@ -46,20 +46,20 @@ fn fill(data: &Data, [agents, series]: [u64; 2], days: u64, rows: u64) -> Result
     let of_days: Vec<u64> = (0..days * rows).map(|at| begin + at * (DAY_S / rows)).collect();
     let of_hour: Vec<u64> = (0..1800).map(|at| NOW_S - 3600 + at * 2).collect();
     let mut rng = Rng::named(1, "quality_cost");
-    for (name, moments) in [("days", of_days), ("an hour", of_hour)] {
+    for (name, times) in [("days", of_days), ("an hour", of_hour)] {
         let (mut total, mut took, before) = (0, 0.0, bytes(data.folder()));
         let at_once = (BATCH / (agents * series).max(1)).max(1) as usize;
-        for moments in moments.chunks(at_once) {
+        for times in times.chunks(at_once) {
             let mut batch = Vec::new();
-            for &at_s in moments {
+            for &at_s in times {
                 for agent in 0..agents {
                     batch.extend((0..series).map(|series| placed(agent, series, at_s, &mut rng)));
                 }
             }
             total += batch.len();
-            let begun = Instant::now();
+            let started = Instant::now();
             data.change(|change| fold(change, &batch))?;
-            took += begun.elapsed().as_secs_f64();
+            took += started.elapsed().as_secs_f64();
         }
         let grown = bytes(data.folder()).saturating_sub(before) as f64 / 1e6;
         println!("{name}: {total} rows counted in {took:.2} s, {:.0} rows/s; {grown:.1} MB", total as f64 / took);
@@ -77,12 +77,12 @@ fn fill(data: &Data, [agents, series]: [u64; 2], days: u64, rows: u64) -> Result
     Ok(())
 }
 
-fn ask(data: &Data, days: u64) -> Result<(), Box<dyn Error>> {
+fn run_queries(data: &Data, days: u64) -> Result<(), Box<dyn Error>> {
     let resolution = Resolution::Day;
     let month =
         |by| Query { from_s: Some(NOW_S - days * DAY_S), until_s: Some(NOW_S), resolution, by, ..Query::default() };
     let hour = |by| Query { resolution: Resolution::Minute, by, ..Query::default() };
-    for (name, asked) in [
+    for (name, query_of_case) in [
         ("days, all", month(By::None)),
         ("days, agents", month(By::Agent)),
         ("days, groups", month(By::Group)),
@@ -91,18 +91,18 @@ fn ask(data: &Data, days: u64) -> Result<(), Box<dyn Error>> {
         ("hour by minute, agents", hour(By::Agent)),
         ("hour by minute, programs", hour(By::Program)),
     ] {
-        let begun = Instant::now();
-        let answer = data.read(|index| query(index, &asked, NOW_S))?;
-        println!("{name}: {:.3} s, {} groups", begun.elapsed().as_secs_f64(), answer.groups.len());
+        let started = Instant::now();
+        let result = data.read(|index| query(index, &query_of_case, NOW_S))?;
+        println!("{name}: {:.3} s, {} groups", started.elapsed().as_secs_f64(), result.groups.len());
     }
-    let begun = Instant::now();
-    let found = data.read(|index| sparks(index, NOW_S, Sides::Client))?;
-    println!("sparks: {:.3} s, {} agents", begun.elapsed().as_secs_f64(), found.agents.len());
+    let started = Instant::now();
+    let found = data.read(|index| read_sparklines(index, NOW_S, Sides::Client))?;
+    println!("sparklines: {:.3} s, {} agents", started.elapsed().as_secs_f64(), found.agents.len());
     let set = |group: &str| ComparedSet { group: Some(group.to_owned()), ..ComparedSet::default() };
-    let asked = Comparison { a: set("north"), b: set("south"), confidence: 0.95 };
-    let begun = Instant::now();
-    let found = data.read(|index| compare(index, &asked, NOW_S))?;
-    println!("comparison of an hour: {:.3} s", begun.elapsed().as_secs_f64());
+    let query_of_case = Comparison { a: set("north"), b: set("south"), confidence: 0.95 };
+    let started = Instant::now();
+    let found = data.read(|index| compare(index, &query_of_case, NOW_S))?;
+    println!("comparison of an hour: {:.3} s", started.elapsed().as_secs_f64());
     found.metrics.iter().for_each(|metric| println!("  {}: {}", metric.name, metric.said));
     Ok(())
 }

@@ -1,15 +1,15 @@
-//! Alerts: rules that define when figures are bad, the state of each, and who is notified.
+//! Alerts: rules that define when figures are bad, the state of each, and the notifications.
 //!
 //! ```text
-//!   table quality, agents ──each minute──▶ values ──▶ machine ──▶ standing        one transaction: how all stand, and
-//!                          (settled ones)            (pure)  └──▶ alert_log       what happened, as rows
+//!   table quality, agents ──each minute──▶ values ──▶ machine ──▶ state        one transaction: the state of all rules,
+//!                          (settled ones)            (pure)  └──▶ alert_log    and the events as rows
 //!                                                                    ├──▶ DATA/alerts.log    JSON lines
-//!                                                                    └──▶ webhook            POST, until it is taken
+//!                                                                    └──▶ webhook            POST, until accepted
 //! ```
 //!
 //! Each rule is evaluated once for each full minute, half a minute after its end, over the time that ends with it.
 //! Late rows change stored figures and fire no alert about the past; a manager that was stopped resumes with the
-//! present. Events are in the index before anyone is notified, and are delivered at least once, under the same number
+//! present. Events are in the index before they are sent, and are delivered at least once, under the same number
 //! each time.
 //!
 //! Read [`Rule`] first, then `state_machine`.

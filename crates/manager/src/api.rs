@@ -45,7 +45,7 @@ use crate::data::Data;
 use crate::error::Error;
 use crate::notes::Notes;
 use crate::refused::Refused;
-use tap_protocol::Why;
+use tap_protocol::RefusalReason;
 
 /// State of the API. Clones share it.
 #[derive(Clone)]
@@ -57,13 +57,13 @@ pub struct State {
     started_unix_ns: u64,
     /// Event stream of the page's viewers.
     hub: Hub,
-    bell: overview::UpdateSignal,
+    signal: overview::UpdateSignal,
 }
 
 /// Facts about the manager that are not in the index.
 #[derive(Clone, Debug)]
 pub struct Facts {
-    /// Of the program.
+    /// Version of the program.
     pub version: &'static str,
     /// Retention of rows in seconds; absent: forever.
     pub keep_for_s: Option<u64>,
@@ -77,7 +77,7 @@ impl State {
     /// # Errors
     /// The kernel has no random bytes for the name of the event stream.
     pub fn new(data: Arc<Data>, notes: Notes, facts: Facts) -> Result<State, web::WebServerError> {
-        exchanges::tidy(data.folder());
+        exchanges::remove_exports(data.folder());
         let hub = Hub::new(&Viewers::new(VIEWERS_MAX))?;
         Ok(State {
             data,
@@ -86,17 +86,17 @@ impl State {
             work: Work::default(),
             started_unix_ns: now_ns(),
             hub,
-            bell: Default::default(),
+            signal: Default::default(),
         })
     }
 
     /// Reads the index, on a thread that may block.
     async fn read<T: Send + 'static>(
         &self,
-        ask: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+        query: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> ApiResponse<T> {
         let with = self.clone();
-        self.work.short(move || with.data.read(ask).map_err(|error| with.unavailable(&error))).await
+        self.work.short(move || with.data.read(query).map_err(|error| with.unavailable(&error))).await
     }
 
     /// Changes the index, on a thread that may block.
@@ -105,24 +105,26 @@ impl State {
         act: impl FnOnce(&Data) -> Result<T, Error> + Send + 'static,
     ) -> ApiResponse<T> {
         let with = self.clone();
-        let outcome = self.work.short(move || act(&with.data).map_err(|error| with.not_done(&error))).await;
-        self.bell.ring();
+        let outcome = self.work.short(move || act(&with.data).map_err(|error| with.refusal_for(&error))).await;
+        self.signal.notify();
         outcome
     }
 
-    fn not_done(&self, error: &Error) -> Refused {
+    fn refusal_for(&self, error: &Error) -> Refused {
         match error {
-            Error::Refused(why) => refused(Why::InvalidValue, why.as_str()),
-            Error::Unknown { kind, .. } => refused(Why::NotFound, format!("There is no {kind} of this name.")),
+            Error::Refused(why) => refused(RefusalReason::InvalidValue, why.as_str()),
+            Error::Unknown { kind, .. } => {
+                refused(RefusalReason::NotFound, format!("There is no {kind} of this name."))
+            }
             other => self.unavailable(other),
         }
     }
 
-    /// The request fails now. The reason goes to the log and not to the client, since it may name files of this
+    /// The refusal for a request that fails now. The reason is logged and not sent, since it may name files of this
     /// machine.
     fn unavailable(&self, error: &dyn fmt::Display) -> Refused {
         self.trouble(error);
-        refused(Why::Unavailable, "The request failed; the manager's log has the reason. Try again later.")
+        refused(RefusalReason::Unavailable, "The request failed; the manager's log has the reason. Try again later.")
     }
 
     fn trouble(&self, error: &dyn fmt::Display) {
@@ -177,23 +179,23 @@ async fn admit(request: Request, next: Next) -> Response {
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
     let secret = request.uri().path().starts_with("/api/1/tokens");
     let may = match request.extensions().get::<Identity>() {
-        Some(who) if reads && !secret => who.reads(),
-        Some(who) => who.changes(),
+        Some(identity) if reads && !secret => identity.reads(),
+        Some(identity) => identity.changes(),
         None => false,
     };
     if !may {
         return Refused::forbidden().into_response();
     }
-    if !is_own(&request) {
-        return refused(Why::Forbidden, "The request came from a page of another site.").into_response();
+    if !is_same_origin(&request) {
+        return refused(RefusalReason::Forbidden, "The request came from a page of another site.").into_response();
     }
     next.run(request).await
 }
 
 /// Whether a browser that reports the origin of its request reports this page, or its user. Otherwise a site that
 /// knows the page's URL could make a visitor's browser send requests. A link from elsewhere may open the page, which
-/// only its reader sees.
-fn is_own(request: &Request) -> bool {
+/// only the user of that browser sees.
+fn is_same_origin(request: &Request) -> bool {
     let headers = request.headers();
     let opens = request.method() == Method::GET
         && request.uri().path() == "/"

@@ -7,7 +7,7 @@
 //!
 //! The token is looked up with every request, so that a revoked token is rejected immediately, on open connections as
 //! well. An unknown token costs a hash and one index lookup. A connection with a valid token counts as authenticated
-//! ([`web::Arrived::greet`]); until then it is limited in number and time.
+//! ([`web::ConnectionHandle::authenticate`]); until then it is limited in number and time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,13 +20,13 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use http_body_util::BodyExt as _;
-use web::Arrived;
+use web::ConnectionHandle;
 
 use crate::data::Data;
 use crate::notes::Notes;
 use crate::refused::Refused;
 use crate::tokens::{self, Role};
-use tap_protocol::Why;
+use tap_protocol::RefusalReason;
 
 /// The identity of a client: an extension of every authenticated request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub enum Identity {
 }
 
 impl Identity {
-    /// The token's name; `page` for the page.
+    /// Name of the token; `page` for a viewer of the page.
     pub fn name(&self) -> &str {
         match self {
             Identity::Agent(name) | Identity::Operator(name) | Identity::Reader(name) => name,
@@ -72,45 +72,45 @@ impl Auth {
     /// Requires a token for `router`.
     pub(crate) fn before(self, router: Router) -> Router {
         let inner = finish(router).layer(from_fn_with_state(self.clone(), bearer));
-        inner.layer(from_fn_with_state(self, tell))
+        inner.layer(from_fn_with_state(self, log_refusal))
     }
 
-    /// For the page's server, whose URL has the secret: all requests are [`Identity::Page`].
+    /// Authenticates requests of the page's server, whose URL has the secret: all are [`Identity::Page`].
     pub(crate) fn before_page(self, router: Router) -> Router {
         let inner = finish(router).layer(axum::middleware::from_fn(page));
-        inner.layer(from_fn_with_state(self, tell))
+        inner.layer(from_fn_with_state(self, log_refusal))
     }
 }
 
-/// Unknown paths and methods get the same kind of refusal.
+/// Adds refusals in the common format for unknown paths and methods.
 fn finish(router: Router) -> Router {
     router.method_not_allowed_fallback(|| async { Refused::method() }).fallback(|| async { Refused::not_found() })
 }
 
 async fn bearer(State(auth): State<Auth>, mut request: Request, next: Next) -> Response {
-    let known = match token_of(request.headers()) {
+    let token_owner = match token_of(request.headers()) {
         Some(token) => auth.data.read(|index| tokens::find(index, &tokens::digest(token))),
         None => Ok(None),
     };
-    match known {
+    match token_owner {
         Ok(Some((name, role))) => {
             auth.notes.token_used(&name, role);
-            if let Some(arrived) = request.extensions().get::<Arrived>() {
-                arrived.greet(&format!("{} {name}", role.as_str()));
+            if let Some(connection) = request.extensions().get::<ConnectionHandle>() {
+                connection.authenticate(&format!("{} {name}", role.as_str()));
             }
-            let who = match role {
+            let identity = match role {
                 Role::Agent => Identity::Agent(name),
                 Role::Operator => Identity::Operator(name),
                 Role::Reader => Identity::Reader(name),
             };
-            request.extensions_mut().insert(who.clone());
+            request.extensions_mut().insert(identity.clone());
             let mut response = next.run(request).await;
-            response.extensions_mut().insert(who);
+            response.extensions_mut().insert(identity);
             response
         }
         Ok(None) => {
             let refused = Refused::new(
-                Why::Unauthenticated,
+                RefusalReason::Unauthenticated,
                 "Authentication needed: `Authorization: Bearer TOKEN`. `yamabiko tap manager token add NAME` creates a \
                  token; a revoked token is not valid.",
             );
@@ -118,14 +118,14 @@ async fn bearer(State(auth): State<Auth>, mut request: Request, next: Next) -> R
         }
         Err(error) => {
             auth.notes.trouble(&format!("reading the token: {error}"));
-            reject(request, Refused::new(Why::Unavailable, "The index cannot be read now."), 0)
+            reject(request, Refused::new(RefusalReason::Unavailable, "The index cannot be read now."), 0)
         }
     }
 }
 
 async fn page(mut request: Request, next: Next) -> Response {
-    if let Some(arrived) = request.extensions().get::<Arrived>() {
-        arrived.greet("page");
+    if let Some(connection) = request.extensions().get::<ConnectionHandle>() {
+        connection.authenticate("page");
     }
     request.extensions_mut().insert(Identity::Page);
     let mut response = next.run(request).await;
@@ -134,8 +134,8 @@ async fn page(mut request: Request, next: Next) -> Response {
 }
 
 /// The outermost layer: counts and logs all refusals.
-async fn tell(State(auth): State<Auth>, request: Request, next: Next) -> Response {
-    let arrived = request.extensions().get::<Arrived>().cloned();
+async fn log_refusal(State(auth): State<Auth>, request: Request, next: Next) -> Response {
+    let connection = request.extensions().get::<ConnectionHandle>().cloned();
     let method = request.method().clone();
     let path = request.uri().path().to_owned();
     let mut response = next.run(request).await;
@@ -150,44 +150,44 @@ async fn tell(State(auth): State<Auth>, request: Request, next: Next) -> Respons
             }
         };
         let name = match response.extensions().get::<Identity>() {
-            Some(who) => who.name(),
+            Some(identity) => identity.name(),
             None => "",
         };
-        let peer = arrived.map(|arrived| arrived.peer());
+        let peer = connection.map(|connection| connection.peer());
         auth.notes.refused(&refused, status.as_u16(), name, peer, &format!("{method} {path}"));
     }
     response
 }
 
 /// Turns a response of the framework into JSON like all others.
-fn as_refusal(theirs: Response, refused: &Refused) -> Response {
-    let mut ours = refused.clone().into_response();
-    *ours.status_mut() = theirs.status();
+fn as_refusal(original: Response, refused: &Refused) -> Response {
+    let mut json = refused.clone().into_response();
+    *json.status_mut() = original.status();
     for name in [ALLOW, RETRY_AFTER] {
-        if let Some(value) = theirs.headers().get(&name) {
-            ours.headers_mut().insert(name, value.clone());
+        if let Some(value) = original.headers().get(&name) {
+            json.headers_mut().insert(name, value.clone());
         }
     }
-    if let Some(who) = theirs.extensions().get::<Identity>() {
-        ours.extensions_mut().insert(who.clone());
+    if let Some(identity) = original.extensions().get::<Identity>() {
+        json.extensions_mut().insert(identity.clone());
     }
-    ours
+    json
 }
 
 /// A refusal by a handler, with its text.
 fn by_status(status: StatusCode) -> Refused {
     let why = match status.as_u16() {
-        401 => Why::Unauthenticated,
-        403 => Why::Forbidden,
-        404 => Why::NotFound,
-        405 => Why::MethodNotAllowed,
-        409 => Why::AlreadyStored,
-        413 => Why::TooLarge,
-        415 => Why::UnsupportedMediaType,
-        422 => Why::InvalidValue,
-        429 => Why::TooManyRequests,
-        500.. => Why::Unavailable,
-        _ => Why::Malformed,
+        401 => RefusalReason::Unauthenticated,
+        403 => RefusalReason::Forbidden,
+        404 => RefusalReason::NotFound,
+        405 => RefusalReason::MethodNotAllowed,
+        409 => RefusalReason::AlreadyStored,
+        413 => RefusalReason::TooLarge,
+        415 => RefusalReason::UnsupportedMediaType,
+        422 => RefusalReason::InvalidValue,
+        429 => RefusalReason::TooManyRequests,
+        500.. => RefusalReason::Unavailable,
+        _ => RefusalReason::Malformed,
     };
     Refused::new(
         why,
@@ -195,31 +195,31 @@ fn by_status(status: StatusCode) -> Refused {
     )
 }
 
-/// Sends the response while up to `most` bytes of the request body are discarded: a client that is cut off while
+/// Sends the response while up to `bytes_max` bytes of the request body are discarded: a client that is cut off while
 /// sending often does not read the response. A client that waits for 100-continue has not sent a body.
-pub(crate) fn reject(request: Request, refused: Refused, most: usize) -> Response {
-    let asks_first = request.headers().contains_key(EXPECT);
+pub(crate) fn reject(request: Request, refused: Refused, bytes_max: usize) -> Response {
+    let waits_for_continue = request.headers().contains_key(EXPECT);
     let body = request.into_body();
-    if !asks_first && most > 0 {
-        discard_body(body, most);
+    if !waits_for_continue && bytes_max > 0 {
+        discard_body(body, bytes_max);
     }
     refused.into_response()
 }
 
-/// See [`reject`].
-pub(crate) fn discard_body(body: Body, most: usize) {
+/// Discards up to `bytes_max` bytes of a body, in a task of its own: see [`reject`].
+pub(crate) fn discard_body(body: Body, bytes_max: usize) {
     tokio::spawn(async move {
         let mut body = body;
-        let mut left = most;
-        let run_out = async {
+        let mut bytes_left = bytes_max;
+        let discard = async {
             while let Some(Ok(frame)) = body.frame().await {
-                left = left.saturating_sub(frame.data_ref().map_or(0, |bytes| bytes.len()));
-                if left == 0 {
+                bytes_left = bytes_left.saturating_sub(frame.data_ref().map_or(0, |bytes| bytes.len()));
+                if bytes_left == 0 {
                     break;
                 }
             }
         };
-        let _ = tokio::time::timeout(DISCARD_TIMEOUT, run_out).await;
+        let _ = tokio::time::timeout(DISCARD_TIMEOUT, discard).await;
     });
 }
 
@@ -234,6 +234,7 @@ const BEARER: &[u8] = b"Bearer ";
 /// Bytes of a refused body that are discarded, so that the client reads the reason: several times the maximum of a
 /// batch. This costs an unauthenticated client more than the manager.
 pub(crate) const DISCARD_BYTES_MAX: usize = 8 << 20;
+/// Maximum time to discard a refused body.
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The manager's folder: its lock, its index, and access to them.
 //!
 //! ```text
-//!   DATA/lock            held by the manager that runs
+//!   DATA/lock            locked by the running manager
 //!   DATA/index.sqlite    schema.sql; write-ahead log, synchronous = FULL
 //!   DATA/days/2026-11-23/part-000017.parquet
 //!   DATA/certificate.pem, key.pem        where no certificate was given
@@ -11,8 +11,8 @@
 //! have their own connections, and each call runs in a transaction, so that it reads a consistent state. Readers do
 //! not block the writer, nor the writer them. SQLite's write-ahead log needs a local disk: no network file system.
 //!
-//! The token commands open the same index while a manager runs ([`Data::beside`]); the lock of the folder belongs to
-//! the manager ([`Data::open`]).
+//! The token commands open the same index while a manager runs ([`Data::open_shared`]); the lock of the folder belongs
+//! to the manager ([`Data::open`]).
 
 #[cfg(test)]
 mod crash_points;
@@ -40,33 +40,33 @@ pub struct Data {
     /// The folder lock; commands have none.
     _lock: Option<FileLock>,
     #[cfg(test)]
-    pub(crate) stops: CrashPoints,
+    pub(crate) crash_points: CrashPoints,
 }
 
 impl Data {
     /// Opens the folder for the manager; creates it if needed.
     ///
     /// # Errors
-    /// Another manager uses it, it cannot be created or written, or its index is of another version.
+    /// Another manager uses the folder, the folder cannot be created or written, or its index is of another version.
     pub fn open(folder: &Path) -> Result<Arc<Data>> {
         make_folder(folder)?;
         let path = folder.join(LOCK);
         let lock = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path);
         let lock = lock.map_err(|source| Error::io("open", &path, source))?;
         let lock = FileLock::exclusive(lock).map_err(|(_, error)| match error {
-            TryLockError::WouldBlock => Error::Taken(folder.to_owned()),
+            TryLockError::WouldBlock => Error::InUse(folder.to_owned()),
             TryLockError::Error(source) => Error::io("flock", &path, source),
         })?;
         Self::with(folder, Some(lock))
     }
 
-    /// Opens the index while a manager may run, for commands that change a row. Creates it if needed and `makes` is
-    /// set.
+    /// Opens the index while a manager may run, for commands that change a row. Creates it if needed and `creates`
+    /// is set.
     ///
     /// # Errors
-    /// Those of [`Data::open`], except a running manager; [`Error::NoData`].
-    pub fn beside(folder: &Path, makes: bool) -> Result<Arc<Data>> {
-        if makes {
+    /// The errors of [`Data::open`], except for a running manager; [`Error::NoData`].
+    pub fn open_shared(folder: &Path, creates: bool) -> Result<Arc<Data>> {
+        if creates {
             make_folder(folder)?;
         } else if !folder.join(INDEX).exists() {
             return Err(Error::NoData(folder.to_owned()));
@@ -77,14 +77,14 @@ impl Data {
     fn with(folder: &Path, lock: Option<FileLock>) -> Result<Arc<Data>> {
         let path = folder.join(INDEX);
         let writer = connect(&path)?;
-        furnish(&writer, &path)?;
+        prepare_index(&writer, &path)?;
         Ok(Arc::new(Data {
             folder: folder.to_owned(),
             writer: Mutex::new(writer),
             idle: Mutex::default(),
             _lock: lock,
             #[cfg(test)]
-            stops: CrashPoints::default(),
+            crash_points: CrashPoints::default(),
         }))
     }
 
@@ -98,12 +98,12 @@ impl Data {
         self.folder.join("days")
     }
 
-    /// Reads in a transaction, so that `ask` sees a consistent state. Callable from any thread; it waits for no
+    /// Reads in a transaction, so that `query` sees a consistent state. Callable from any thread; it waits for no
     /// writer.
     ///
     /// # Errors
-    /// Those of `ask`, and SQLite's.
-    pub fn read<T, E: From<rusqlite::Error>>(&self, ask: impl FnOnce(&Connection) -> Result<T, E>) -> Result<T, E> {
+    /// The errors of `query`, and SQLite's.
+    pub fn read<T, E: From<rusqlite::Error>>(&self, query: impl FnOnce(&Connection) -> Result<T, E>) -> Result<T, E> {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let mut connection = match idle {
             Some(connection) => connection,
@@ -111,7 +111,7 @@ impl Data {
         };
         let outcome = {
             let transaction = connection.transaction_with_behavior(TransactionBehavior::Deferred)?;
-            ask(&transaction)
+            query(&transaction)
             // Nothing was written, so a rollback changes nothing.
         };
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
@@ -125,7 +125,7 @@ impl Data {
     /// failure. It waits for other changes and for the disk: do not call it on threads that serve connections.
     ///
     /// # Errors
-    /// Those of `act`, and SQLite's.
+    /// The errors of `act`, and SQLite's.
     pub fn change<T, E: From<rusqlite::Error>>(
         &self,
         act: impl FnOnce(&Transaction<'_>) -> Result<T, E>,
@@ -152,7 +152,7 @@ impl Data {
     ///
     /// # Errors
     /// SQLite's.
-    pub fn keep_fact(&self, name: &str, value: &str) -> Result<()> {
+    pub fn set_fact(&self, name: &str, value: &str) -> Result<()> {
         self.change(|index| {
             index.execute("INSERT OR REPLACE INTO facts (name, value) VALUES (?1, ?2)", params![name, value])?;
             Ok(())
@@ -161,7 +161,7 @@ impl Data {
 
     /// Moves the write-ahead log into the index, so that only the index is left at the end. A reader still open
     /// postpones it.
-    pub(crate) fn settle(&self) {
+    pub(crate) fn checkpoint(&self) {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
         let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = writer.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
@@ -169,14 +169,14 @@ impl Data {
 
     /// A point at which a test can end the work, as SIGKILL would.
     #[cfg(test)]
-    pub(crate) fn reaches(&self, point: CrashPoint) -> Result<()> {
-        self.stops.reaches(point)
+    pub(crate) fn crash_at(&self, point: CrashPoint) -> Result<()> {
+        self.crash_points.crash_at(point)
     }
 
     /// A point at which a test can end the work, as SIGKILL would.
     #[cfg(not(test))]
     #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "tests stop here")]
-    pub(crate) fn reaches(&self, _point: CrashPoint) -> Result<()> {
+    pub(crate) fn crash_at(&self, _point: CrashPoint) -> Result<()> {
         Ok(())
     }
 }
@@ -200,25 +200,25 @@ pub(crate) enum CrashPoint {
     PartsNamed,
     /// The transaction that takes rows from pending to parts is written and not committed.
     PlacedWritten,
-    /// It is committed.
+    /// That transaction is committed.
     PlacedCommitted,
     /// A merged file has its final name, the index does not list it.
     MergedNamed,
     /// The index lists the merged file, the original files still exist.
     MergedCommitted,
-    /// Some of them are removed.
+    /// Some of the original files are removed.
     MergedHalfRemoved,
     /// The index no longer lists a day, its files still exist.
     DayForgotten,
 }
 
 fn make_folder(folder: &Path) -> Result<()> {
-    // The contents show who talks to whom, and can open the page.
-    let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
-    made.map_err(|source| Error::io("mkdir", folder, source))?;
+    // The contents show which hosts communicate, and contain the secret of the page.
+    let created = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    created.map_err(|source| Error::io("mkdir", folder, source))?;
     let days = folder.join("days");
-    let made = DirBuilder::new().recursive(true).mode(0o700).create(&days);
-    made.map_err(|source| Error::io("mkdir", &days, source))
+    let created = DirBuilder::new().recursive(true).mode(0o700).create(&days);
+    created.map_err(|source| Error::io("mkdir", &days, source))
 }
 
 fn connect(path: &Path) -> Result<Connection> {
@@ -226,8 +226,8 @@ fn connect(path: &Path) -> Result<Connection> {
         return Err(Error::Foreign(path.to_owned()));
     }
     // SQLite would create it and its log according to the umask: a reader would have the secret of the page.
-    let made = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path);
-    made.map_err(|source| Error::io("open", path, source))?;
+    let created = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path);
+    created.map_err(|source| Error::io("open", path, source))?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
@@ -246,7 +246,7 @@ fn reader(path: &Path) -> rusqlite::Result<Connection> {
 }
 
 /// Checks that the index is of this version; creates it if the file is empty.
-fn furnish(connection: &Connection, path: &Path) -> Result<()> {
+fn prepare_index(connection: &Connection, path: &Path) -> Result<()> {
     // Before any change.
     is_empty(connection, path)?;
     let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
@@ -262,12 +262,12 @@ fn furnish(connection: &Connection, path: &Path) -> Result<()> {
     )?;
     // With two concurrent openers of an empty file, the second waits here and finds the schema.
     connection.execute_batch("BEGIN IMMEDIATE")?;
-    let outcome = furnish_within(connection, path);
+    let outcome = create_schema_if_empty(connection, path);
     connection.execute_batch(if outcome.is_ok() { "COMMIT" } else { "ROLLBACK" })?;
     outcome
 }
 
-fn furnish_within(connection: &Connection, path: &Path) -> Result<()> {
+fn create_schema_if_empty(connection: &Connection, path: &Path) -> Result<()> {
     if is_empty(connection, path)? {
         connection.execute_batch(SCHEMA)?;
         connection
@@ -276,7 +276,7 @@ fn furnish_within(connection: &Connection, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Whether it is empty; an error if it is not of this version.
+/// Whether the index is empty; an error if it is not of this version.
 fn is_empty(connection: &Connection, path: &Path) -> Result<bool> {
     let number = |query: &str| connection.query_row(query, [], |row| row.get::<_, i64>(0));
     let foreign = |error: rusqlite::Error| match error.sqlite_error_code() {
@@ -304,6 +304,7 @@ const VERSION: i64 = 1;
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum idle reading connections. Each has a cache of some 2 MB.
 const IDLE_MAX: usize = 8;
+/// Maximum cached statements of a connection.
 const STATEMENTS: usize = 64;
 
 #[cfg(test)]

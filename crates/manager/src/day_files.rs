@@ -18,9 +18,9 @@ pub(crate) fn day_of(at_ns: u64) -> u64 {
 
 /// A day's name: `2026-11-23`.
 pub(crate) fn name_of(day: u64) -> String {
-    let mut moment = store::rfc3339(UNIX_EPOCH + Duration::from_secs(day.saturating_mul(86_400)));
-    moment.truncate("2026-11-23".len());
-    moment
+    let mut timestamp = store::rfc3339(UNIX_EPOCH + Duration::from_secs(day.saturating_mul(86_400)));
+    timestamp.truncate("2026-11-23".len());
+    timestamp
 }
 
 /// The day of a name; `None` for other text.

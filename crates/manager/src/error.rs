@@ -24,13 +24,13 @@ pub enum Error {
     },
     /// The disk or the quota is full.
     #[error("no space left on the disk of {}: free some, or store less (--keep-for, --keep-bytes)", path.display())]
-    NoRoom {
+    NoSpace {
         /// The file being written.
         path: PathBuf,
     },
     /// Another manager uses the folder.
     #[error("another manager uses {}: stop it, or choose another directory (--data)", .0.display())]
-    Taken(PathBuf),
+    InUse(PathBuf),
     /// The index is of another version.
     #[error(
         "{} has version {found}, and this program supports version {known}: run the version that created it, or choose \
@@ -40,7 +40,7 @@ pub enum Error {
     Version {
         /// The index.
         path: PathBuf,
-        /// The found version.
+        /// The version of the index.
         found: i64,
         /// The version that this program supports.
         known: i64,
@@ -59,14 +59,14 @@ pub enum Error {
     Store(#[from] StoreError),
     /// The web server could not be started.
     #[error(transparent)]
-    Door(#[from] web::WebServerError),
+    Server(#[from] web::WebServerError),
     /// Certificate or key cannot be used.
     #[error(transparent)]
     Tls(#[from] serve::TlsError),
     /// A certificate could not be created.
     #[error("making a certificate: {0}")]
     Certificate(#[from] rcgen::Error),
-    /// There is nothing of this name.
+    /// Nothing with this name exists.
     #[error("there is no {kind} `{name}`")]
     Unknown {
         /// Kind of the name: `agent`, `token`.
@@ -92,13 +92,13 @@ pub enum Error {
 impl Error {
     pub(crate) fn io(operation: &'static str, path: &Path, source: io::Error) -> Error {
         match source.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Error::NoRoom { path: path.to_owned() },
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Error::NoSpace { path: path.to_owned() },
             _ => Error::Io { operation, path: path.to_owned(), source },
         }
     }
 
     /// Whether the rows themselves cannot be written, so that another batch may succeed.
-    pub(crate) fn is_of_the_rows(&self) -> bool {
+    pub(crate) fn is_row_error(&self) -> bool {
         use rusqlite::ErrorCode as Code;
         let Error::Index(error) = self else { return false };
         !matches!(
@@ -134,13 +134,13 @@ impl Error {
     pub fn is_of_the_machine(&self) -> bool {
         match self {
             Error::Io { .. }
-            | Error::NoRoom { .. }
-            | Error::Taken(_)
+            | Error::NoSpace { .. }
+            | Error::InUse(_)
             | Error::Index(_)
             | Error::Random
             | Error::Thread(_) => true,
             Error::Store(_) => true,
-            Error::Door(error) => !matches!(error, web::WebServerError::Secret(_)),
+            Error::Server(error) => !matches!(error, web::WebServerError::Secret(_)),
             _ => false,
         }
     }
@@ -148,7 +148,7 @@ impl Error {
     /// Whether the cause is a full disk or an exhausted quota.
     pub fn is_disk_full(&self) -> bool {
         match self {
-            Error::NoRoom { .. } => true,
+            Error::NoSpace { .. } => true,
             Error::Store(error) => error.is_disk_full(),
             Error::Index(error) => error.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull),
             _ => false,

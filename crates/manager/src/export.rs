@@ -12,7 +12,7 @@ use store::{PartFile, StoreError};
 
 use crate::data::Data;
 use crate::day_files::{DAY_NS, day_named, day_of, name_of, path_of};
-use crate::days::Waiting;
+use crate::days::PendingBatch;
 use crate::days::ordered::{Ordered, Source};
 use crate::error::{Error, Result};
 use crate::tokens::signed;
@@ -62,25 +62,25 @@ pub struct Exported {
     pub missing: Vec<String>,
 }
 
-/// Passes rows to `take` in the order of their [`Cursor`]s, until the end or until `take` breaks. It reads files: do
-/// not call it on threads that serve connections.
+/// Passes rows to `on_row` in the order of their [`Cursor`]s, until the end or until `on_row` breaks. It reads files:
+/// do not call it on threads that serve connections.
 ///
 /// # Errors
 /// A file cannot be read, SQLite's, or more pending rows than fit into memory.
-pub fn rows(data: &Data, wanted: &Range, take: &mut dyn FnMut(FleetRow) -> ControlFlow<()>) -> Result<Exported> {
+pub fn rows(data: &Data, range: &Range, on_row: &mut dyn FnMut(FleetRow) -> ControlFlow<()>) -> Result<Exported> {
     let mut exported = Exported::default();
-    let from_ns = wanted.from_ns.max(wanted.after.as_ref().map_or(0, |after| after.at_ns));
-    for day in days(data, from_ns..wanted.until_ns)? {
-        let within = from_ns.max(day * DAY_NS)..wanted.until_ns.min((day + 1).saturating_mul(DAY_NS));
+    let from_ns = range.from_ns.max(range.after.as_ref().map_or(0, |after| after.at_ns));
+    for day in days(data, from_ns..range.until_ns)? {
+        let within = from_ns.max(day * DAY_NS)..range.until_ns.min((day + 1).saturating_mul(DAY_NS));
         for row in day_rows(data, day, within, &mut exported.missing)? {
             let row = row?;
             // A cursor is computed only for the few rows with the same end time.
             let is_before = |after: &Cursor| row.at_unix_ns <= after.at_ns && Cursor::of(&row) <= *after;
-            if wanted.after.as_ref().is_some_and(is_before) {
+            if range.after.as_ref().is_some_and(is_before) {
                 continue;
             }
             exported.rows += 1;
-            if take(row).is_break() {
+            if on_row(row).is_break() {
                 return Ok(exported);
             }
         }
@@ -157,9 +157,9 @@ fn snapshot(
                 Err(error) => return Err(error.into()),
             }
         }
-        let query = format!("SELECT {} WHERE p.last_at >= ?1 AND p.first_at < ?2 ORDER BY p.id", Waiting::COLUMNS);
+        let query = format!("SELECT {} WHERE p.last_at >= ?1 AND p.first_at < ?2 ORDER BY p.id", PendingBatch::COLUMNS);
         let mut statement = index.prepare_cached(&query)?;
-        let found = statement.query_map(params![bounds[0], bounds[1]], Waiting::of)?;
+        let found = statement.query_map(params![bounds[0], bounds[1]], PendingBatch::of)?;
         let mut waiting = Vec::new();
         let mut rows = 0;
         for batch in found {

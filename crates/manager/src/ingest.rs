@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!   server's thread                                   thread `ingest`                                 index.sqlite
-//!   whose? kind? length? ─▶ body, bounded ──queue──▶ unpack, parse, check ─▶ all that wait: one ──▶ streams, pending,
+//!   agent? kind? length? ─▶ body, bounded ──queue──▶ unpack, parse, check ─▶ all queued: one   ──▶ streams, pending,
 //!        │ refused: nothing of the body was read         │ refused              transaction           agents, programs
-//!        ◀──────────────────────────────answer─────────────────────────────────────┘
+//!        ◀──────────────────────────────reply──────────────────────────────────────┘
 //! ```
 //!
 //! A transaction costs one disk write, whatever its size; so each transaction stores all waiting batches (group

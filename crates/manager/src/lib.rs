@@ -11,7 +11,8 @@
 //! The agents' requests are defined by [`tap_protocol`]. The manager accepts the number of a batch once, in the same
 //! transaction that stores the rows of the batch.
 //!
-//! Start with [`data`], the files in the manager's folder, then read [`ingest`] and [`days`]. [`start`] puts the parts together.
+//! Start with [`data`], the files in the manager's folder, then read [`ingest`] and [`days`]. [`start`] puts the parts
+//! together.
 
 pub mod alerts;
 pub mod api;

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A flood of unauthenticated requests must neither fill the disk nor slow down the batches of agents. So every
-//! refusal is counted, and of each second the first [`ROWS_PER_SECOND`] are stored as rows (the index keeps the last
+//! refusal is counted, and of each second the first [`ROWS_PER_SECOND`] are stored as rows (the index stores the last
 //! [`ROWS_STORED_MAX`]) and the first [`LINES_PER_SECOND`] are logged.
 
 use std::collections::HashMap;
@@ -23,7 +23,7 @@ use crate::data::Data;
 use crate::error::{Error, Result};
 use crate::refused::Refused;
 use crate::tokens::{self, Role, signed};
-use tap_protocol::Why;
+use tap_protocol::RefusalReason;
 
 /// Receives log lines, from any thread, a few times a second at most.
 pub type Log = Arc<dyn Fn(&str) + Send + Sync>;
@@ -35,30 +35,30 @@ pub struct Notes(Arc<Shared>);
 struct Shared {
     data: Arc<Data>,
     log: Log,
-    held: Mutex<Buffered>,
+    buffered: Mutex<Buffered>,
     /// Wakes the writing thread to end.
-    ends: Condvar,
+    end_signal: Condvar,
 }
 
 #[derive(Default)]
 struct Buffered {
     /// Refusals since the last write, by reason: all of them.
-    counts: HashMap<Why, u64>,
+    counts: HashMap<RefusalReason, u64>,
     /// The first refusals since the last write.
     rows: Vec<Row>,
     /// Lines logged since the last write, and lines suppressed.
-    told: u32,
-    untold: u64,
+    lines_logged: u32,
+    lines_suppressed: u64,
     /// Minute of the last recorded use, by token.
     minutes: HashMap<(String, Role), u64>,
-    /// Uses that are not written yet.
+    /// Token uses that are not written yet.
     uses: Vec<(String, Role, u64)>,
-    is_over: bool,
+    is_ending: bool,
 }
 
 struct Row {
     at_ns: u64,
-    why: Why,
+    why: RefusalReason,
     status: u16,
     agent: String,
     address: String,
@@ -72,9 +72,9 @@ impl Notes {
     /// # Errors
     /// No thread could be started.
     pub fn start(data: Arc<Data>, log: Log) -> Result<(Notes, NotesWriter)> {
-        let notes = Notes(Arc::new(Shared { data, log, held: Mutex::default(), ends: Condvar::new() }));
-        let writing = notes.clone();
-        let thread = thread::Builder::new().name("notes".into()).spawn(move || writing.write_until_over());
+        let notes = Notes(Arc::new(Shared { data, log, buffered: Mutex::default(), end_signal: Condvar::new() }));
+        let writer_notes = notes.clone();
+        let thread = thread::Builder::new().name("notes".into()).spawn(move || writer_notes.write_until_ended());
         let thread = thread.map_err(|_| Error::Thread("notes"))?;
         Ok((notes.clone(), NotesWriter { notes, thread: Some(thread) }))
     }
@@ -83,11 +83,11 @@ impl Notes {
     /// and path.
     pub(crate) fn refused(&self, refused: &Refused, status: u16, agent: &str, peer: Option<SocketAddr>, what: &str) {
         let address = peer.map(|peer| peer.to_string()).unwrap_or_default();
-        let what = shown(what, PATH_MAX);
-        let mut held = self.lock();
-        *held.counts.entry(refused.why).or_default() += 1;
-        if held.rows.len() < ROWS_PER_SECOND {
-            held.rows.push(Row {
+        let what = clean_text(what, PATH_MAX);
+        let mut buffered = self.lock();
+        *buffered.counts.entry(refused.why).or_default() += 1;
+        if buffered.rows.len() < ROWS_PER_SECOND {
+            buffered.rows.push(Row {
                 at_ns: realtime_ns(),
                 why: refused.why,
                 status,
@@ -97,10 +97,10 @@ impl Notes {
                 message: refused.message.clone(),
             });
         }
-        if !held.may_log() {
+        if !buffered.may_log() {
             return;
         }
-        drop(held);
+        drop(buffered);
         let mut line = format!("rejected {status} {}: {what} from {address}", refused.why.as_str());
         if !agent.is_empty() {
             let _ = write!(line, " ({agent})");
@@ -113,41 +113,41 @@ impl Notes {
     pub(crate) fn token_used(&self, name: &str, role: Role) {
         let now = realtime_ns();
         let minute = now / MINUTE_NS;
-        let mut held = self.lock();
+        let mut buffered = self.lock();
         let key = (name.to_owned(), role);
-        if held.minutes.get(&key) != Some(&minute) {
-            held.minutes.insert(key, minute);
-            held.uses.push((name.to_owned(), role, now));
+        if buffered.minutes.get(&key) != Some(&minute) {
+            buffered.minutes.insert(key, minute);
+            buffered.uses.push((name.to_owned(), role, now));
         }
     }
 
     /// Logs a problem of the manager itself, with a limit per second.
     pub fn trouble(&self, line: &str) {
         if self.lock().may_log() {
-            (self.0.log)(&shown(line, LINE_MAX));
+            (self.0.log)(&clean_text(line, LINE_MAX));
         }
     }
 
     /// Logs a line without a limit.
-    pub(crate) fn say(&self, line: &str) {
-        (self.0.log)(&shown(line, LINE_MAX));
+    pub(crate) fn log(&self, line: &str) {
+        (self.0.log)(&clean_text(line, LINE_MAX));
     }
 
     /// Writes everything recorded so far. Tests call it directly.
     pub(crate) fn write(&self) {
-        let (counts, rows, uses, untold) = {
-            let mut held = self.lock();
-            held.told = 0;
+        let (counts, rows, uses, lines_suppressed) = {
+            let mut buffered = self.lock();
+            buffered.lines_logged = 0;
             (
-                std::mem::take(&mut held.counts),
-                std::mem::take(&mut held.rows),
-                std::mem::take(&mut held.uses),
-                std::mem::take(&mut held.untold),
+                std::mem::take(&mut buffered.counts),
+                std::mem::take(&mut buffered.rows),
+                std::mem::take(&mut buffered.uses),
+                std::mem::take(&mut buffered.lines_suppressed),
             )
         };
-        if untold > 0 {
+        if lines_suppressed > 0 {
             (self.0.log)(&format!(
-                "{untold} more lines in this second are not printed; all rejected requests are counted"
+                "{lines_suppressed} more lines in this second are not printed; all rejected requests are counted"
             ));
         }
         if counts.is_empty() && uses.is_empty() {
@@ -168,43 +168,43 @@ impl Notes {
                 ])?;
             }
             if !rows.is_empty() {
-                let keep = "DELETE FROM refusals WHERE id <= (SELECT max(id) FROM refusals) - ?1";
-                index.prepare_cached(keep)?.execute([ROWS_STORED_MAX])?;
+                let sql = "DELETE FROM refusals WHERE id <= (SELECT max(id) FROM refusals) - ?1";
+                index.prepare_cached(sql)?.execute([ROWS_STORED_MAX])?;
             }
             Ok::<_, rusqlite::Error>(())
         });
         if let Err(error) = written {
             // The counts are not lost: they are added to the next second. The rows are.
             (self.0.log)(&format!("rejected requests cannot be written: {error}"));
-            let mut held = self.lock();
+            let mut buffered = self.lock();
             for (why, count) in counts {
-                *held.counts.entry(why).or_default() += count;
+                *buffered.counts.entry(why).or_default() += count;
             }
         }
     }
 
-    fn write_until_over(&self) {
-        let mut held = self.lock();
-        while !held.is_over {
-            let waited = self.0.ends.wait_timeout(held, WRITE_INTERVAL);
+    fn write_until_ended(&self) {
+        let mut buffered = self.lock();
+        while !buffered.is_ending {
+            let waited = self.0.end_signal.wait_timeout(buffered, WRITE_INTERVAL);
             drop(waited.unwrap_or_else(PoisonError::into_inner));
             self.write();
-            held = self.lock();
+            buffered = self.lock();
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, Buffered> {
-        self.0.held.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.buffered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Buffered {
     fn may_log(&mut self) -> bool {
-        let may = self.told < LINES_PER_SECOND;
+        let may = self.lines_logged < LINES_PER_SECOND;
         if may {
-            self.told += 1;
+            self.lines_logged += 1;
         } else {
-            self.untold += 1;
+            self.lines_suppressed += 1;
         }
         may
     }
@@ -218,14 +218,14 @@ pub struct NotesWriter {
 
 impl NotesWriter {
     /// Whether the thread runs.
-    pub(crate) fn works(&self) -> bool {
+    pub(crate) fn is_running(&self) -> bool {
         self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
     }
 
     /// Writes the rest and ends.
     pub fn stop(&mut self) {
-        self.notes.lock().is_over = true;
-        self.notes.0.ends.notify_all();
+        self.notes.lock().is_ending = true;
+        self.notes.0.end_signal.notify_all();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -242,9 +242,10 @@ impl Drop for NotesWriter {
 }
 
 /// Text of a client for a log line: without control characters, and limited in length.
-fn shown(text: &str, most: usize) -> String {
-    let mut line: String = text.chars().take(most).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
-    if text.chars().nth(most).is_some() {
+fn clean_text(text: &str, characters_max: usize) -> String {
+    let mut line: String =
+        text.chars().take(characters_max).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+    if text.chars().nth(characters_max).is_some() {
         line.push_str("..");
     }
     line
@@ -256,9 +257,11 @@ const MINUTE_NS: u64 = 60_000_000_000;
 const ROWS_PER_SECOND: usize = 20;
 /// Rows in the index: some 2 MB.
 const ROWS_STORED_MAX: i64 = 10_000;
-/// Lines of a second.
+/// Maximum lines logged in a second.
 const LINES_PER_SECOND: u32 = 5;
+/// Maximum characters of a request's method and path.
 const PATH_MAX: usize = 200;
+/// Maximum characters of a line.
 const LINE_MAX: usize = 1000;
 
 #[cfg(test)]
@@ -274,12 +277,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let data = Data::open(folder.path()).unwrap();
         let lines = Arc::new(Mutex::new(Vec::new()));
-        let kept = Arc::clone(&lines);
-        let log: Log = Arc::new(move |line| kept.lock().unwrap().push(line.to_owned()));
-        // Without the thread: the test determines the seconds.
-        let shared = Shared { data: Arc::clone(&data), log, held: Mutex::default(), ends: Condvar::new() };
+        let logged_lines = Arc::clone(&lines);
+        let log: Log = Arc::new(move |line| logged_lines.lock().unwrap().push(line.to_owned()));
+        // The thread does not run: the test determines the seconds.
+        let shared = Shared { data: Arc::clone(&data), log, buffered: Mutex::default(), end_signal: Condvar::new() };
         let notes = Notes(Arc::new(shared));
-        let refused = Refused::new(Why::Unauthenticated, "A token is required.");
+        let refused = Refused::new(RefusalReason::Unauthenticated, "A token is required.");
         for second in 0..3 {
             for _ in 0..1000 {
                 notes.refused(&refused, 401, "", Some("192.0.2.1:1000".parse().unwrap()), "GET /\u{1b}[31m");
@@ -299,7 +302,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let data = Data::open(folder.path()).unwrap();
         tokens::add(&data, "a", Role::Agent, 1).unwrap();
-        let (notes, mut writing) = Notes::start(Arc::clone(&data), Arc::new(|_| {})).unwrap();
+        let (notes, mut writer_notes) = Notes::start(Arc::clone(&data), Arc::new(|_| {})).unwrap();
         (0..100).for_each(|_| notes.token_used("a", Role::Agent));
         // A minute may have ended meanwhile.
         assert!(notes.lock().uses.len() <= 2);
@@ -312,7 +315,7 @@ mod tests {
         })
         .unwrap();
         notes.refused(&Refused::not_found(), 404, "a", None, "GET /x");
-        writing.stop();
+        writer_notes.stop();
         assert!(tokens::list(&data).unwrap()[0].used_at_ns.is_some());
         assert_eq!(count(&data, "SELECT count(*) FROM refusals"), 2);
     }

@@ -3,7 +3,7 @@
 //! ```text
 //!   days: rows of a part ──fold──▶ table quality: spans of a minute, an hour, a day ──scan──▶ query    figures of spans
 //!         (one transaction)        an agent as a whole, and its series (bounded)      ├──▶ compare  whether two sets differ
-//!                                                                                     ├──▶ sparks   the last hour of every agent
+//!                                                                                     ├──▶ sparklines  the last hour of every agent
 //!                                                                                     └──▶ alerts
 //! ```
 //!
@@ -17,12 +17,12 @@
 mod compare;
 mod figures;
 mod fold;
-mod over;
 mod query;
 mod scan;
 mod sides;
 mod sparklines;
 mod stored;
+mod sum_query;
 mod sums;
 mod time_histogram;
 mod windows;
@@ -35,12 +35,12 @@ pub use figures::{Availability, Figures, ResponseTimes};
 pub use fold::{PROGRAMS_MAX, SERIES_MAX, SERVER_SERIES_MAX, fold};
 pub use query::{By, Group, Quality, Query, Resolution, Span, query};
 pub use sides::Sides;
-pub use sparklines::{Sparkline, Sparklines, sparks};
-pub use stored::{StoredSpans, forget};
+pub use sparklines::{Sparkline, Sparklines, read_sparklines};
+pub use stored::{StoredSpans, remove_expired_spans};
 
-pub(super) use over::{Over, over};
 pub(super) use query::named_agents;
 pub(super) use scan::Tally;
+pub(super) use sum_query::{SumQuery, sum_over};
 pub(super) use sums::{CAUSES_MAX, OTHER_CAUSE, response_ns};
 
 /// Lengths of stored spans: a minute, an hour, a day, in seconds.

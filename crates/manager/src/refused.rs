@@ -4,14 +4,14 @@ use axum::Json;
 use axum::http::header::{CONNECTION, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use tap_protocol::{Refusal, Why};
+use tap_protocol::{Refusal, RefusalReason};
 
 /// A refused request as a response: JSON as [`tap_protocol::Refusal`](Refusal). The authentication layer logs and
 /// counts it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Refused {
     /// The reason.
-    pub why: Why,
+    pub why: RefusalReason,
     /// Explanation and what to do. The text repeats nothing of the request.
     pub message: String,
     /// See [`Refusal::stored_through`].
@@ -22,41 +22,44 @@ pub struct Refused {
 
 impl Refused {
     /// A refusal with this reason and text.
-    pub fn new(why: Why, message: impl Into<String>) -> Refused {
+    pub fn new(why: RefusalReason, message: impl Into<String>) -> Refused {
         let retry_after_s = match why {
-            Why::TooManyRequests => Some(1),
-            Why::Unavailable => Some(5),
+            RefusalReason::TooManyRequests => Some(1),
+            RefusalReason::Unavailable => Some(5),
             _ => None,
         };
         Refused { why, message: message.into(), stored_through: None, retry_after_s }
     }
 
-    /// Not found.
+    /// The refusal of an unknown path or name.
     pub fn not_found() -> Refused {
-        Refused::new(Why::NotFound, "Not found. /api/1/openapi.json lists all paths.")
+        Refused::new(RefusalReason::NotFound, "Not found. /api/1/openapi.json lists all paths.")
     }
 
-    /// Method not allowed.
+    /// The refusal of a method that the path does not support.
     pub fn method() -> Refused {
-        Refused::new(Why::MethodNotAllowed, "The method is not allowed here. /api/1/openapi.json lists the methods.")
+        Refused::new(
+            RefusalReason::MethodNotAllowed,
+            "The method is not allowed here. /api/1/openapi.json lists the methods.",
+        )
     }
 
-    /// Role not allowed.
+    /// The refusal of a token whose role does not permit the request.
     pub fn forbidden() -> Refused {
-        Refused::new(Why::Forbidden, "The role of the token does not allow this.")
+        Refused::new(RefusalReason::Forbidden, "The role of the token does not allow this.")
     }
 }
 
 impl IntoResponse for Refused {
     fn into_response(self) -> Response {
-        let status = StatusCode::from_u16(self.why.status()).expect("these are statuses");
+        let status = StatusCode::from_u16(self.why.status()).expect("every refusal reason has a valid status");
         let body = Refusal { error: self.why, message: self.message.clone(), stored_through: self.stored_through };
         let mut response = (status, Json(body)).into_response();
         let headers = response.headers_mut();
         if let Some(seconds) = self.retry_after_s {
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
         }
-        if self.why == Why::Unauthenticated {
+        if self.why == RefusalReason::Unauthenticated {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             // Each guess needs a new connection.
             headers.insert(CONNECTION, HeaderValue::from_static("close"));

@@ -10,14 +10,14 @@ use crate::quality;
 
 /// Configured retention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Keep {
+pub struct Retention {
     /// Maximum age: a day is removed when all of it is older. `None`: unlimited.
     pub age: Option<Duration>,
     /// Maximum bytes of the day files; beyond, the oldest days are removed, never the newest. `None`: unlimited.
     pub bytes: Option<u64>,
 }
 
-impl Keep {
+impl Retention {
     /// The first day within the maximum age, in days since 1970.
     pub(crate) fn oldest_day(&self, now_ns: u64) -> u64 {
         match self.age {
@@ -30,7 +30,7 @@ impl Keep {
 /// A removed day.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemovedDay {
-    /// Its name.
+    /// Name of the day.
     pub day: String,
     /// Number of its rows.
     pub rows: u64,
@@ -42,7 +42,7 @@ pub struct RemovedDay {
 ///
 /// # Errors
 /// A failure of the file system, SQLite's.
-pub fn apply(data: &Data, notes: &Notes, keep: &Keep, now_ns: u64) -> Result<Vec<RemovedDay>> {
+pub fn apply(data: &Data, notes: &Notes, retention: &Retention, now_ns: u64) -> Result<Vec<RemovedDay>> {
     let mut days: Vec<RemovedDay> = data.read(|index| {
         let mut statement =
             index.prepare_cached("SELECT day, sum(rows), sum(bytes) FROM parts GROUP BY day ORDER BY day")?;
@@ -56,38 +56,38 @@ pub fn apply(data: &Data, notes: &Notes, keep: &Keep, now_ns: u64) -> Result<Vec
     // manager without new rows keeps all days.
     let newest = days.iter().rev().nth(1).or(days.last()).and_then(|day| day_named(&day.day));
     let now_ns = newest.map_or(now_ns, |day| now_ns.min((day + 3).saturating_mul(DAY_NS)));
-    let oldest = keep.oldest_day(now_ns);
+    let oldest = retention.oldest_day(now_ns);
     let mut bytes: u64 = days.iter().map(|day| day.bytes).sum();
     let count = days.len();
-    let mut going = 0;
-    while going < count {
-        let day = &days[going];
+    let mut removed = 0;
+    while removed < count {
+        let day = &days[removed];
         let is_over = day_named(&day.day).is_some_and(|number| number < oldest);
-        let is_too_much = keep.bytes.is_some_and(|most| bytes > most) && going + 1 < count;
+        let is_too_much = retention.bytes.is_some_and(|bytes_max| bytes > bytes_max) && removed + 1 < count;
         if !is_over && !is_too_much {
             break;
         }
         bytes -= day.bytes;
-        going += 1;
+        removed += 1;
     }
-    days.truncate(going);
+    days.truncate(removed);
     for day in &days {
-        forget(data, &day.day)?;
-        notes.say(&format!("{} was removed: {} rows, {} bytes", day.day, day.rows, day.bytes));
+        remove_day(data, &day.day)?;
+        notes.log(&format!("{} was removed: {} rows, {} bytes", day.day, day.rows, day.bytes));
     }
-    if keep.bytes.is_some_and(|most| bytes > most) {
+    if retention.bytes.is_some_and(|bytes_max| bytes > bytes_max) {
         notes.trouble(&format!("the newest day alone exceeds --keep-bytes: {bytes} bytes"));
     }
-    let kept = quality::StoredSpans::default();
-    while data.change(|index| quality::forget(index, now_ns / 1_000_000_000, &kept))? {}
+    let spans = quality::StoredSpans::default();
+    while data.change(|index| quality::remove_expired_spans(index, now_ns / 1_000_000_000, &spans))? {}
     Ok(days)
 }
 
 /// Removes the day from the index first, so that a partly removed day is unlisted and is cleaned up at the next
 /// start.
-fn forget(data: &Data, day: &str) -> Result<()> {
+fn remove_day(data: &Data, day: &str) -> Result<()> {
     data.change(|index| index.execute("DELETE FROM parts WHERE day = ?1", [day]))?;
-    data.reaches(CrashPoint::DayForgotten)?;
+    data.crash_at(CrashPoint::DayForgotten)?;
     let folder = data.days().join(day);
     for file in files_in(&folder)?.into_iter().filter(|file| number_of(file).is_some()) {
         let path = folder.join(file);
@@ -98,7 +98,7 @@ fn forget(data: &Data, day: &str) -> Result<()> {
     Ok(())
 }
 
-/// 400 days.
-pub const KEEP_FOR: Duration = Duration::from_secs(400 * (DAY_NS / 1_000_000_000));
-/// 50 GB.
-pub const KEEP_BYTES: u64 = 50_000_000_000;
+/// Default maximum age: 400 days.
+pub const MAX_AGE_DEFAULT: Duration = Duration::from_secs(400 * (DAY_NS / 1_000_000_000));
+/// Default maximum size: 50 GB.
+pub const MAX_BYTES_DEFAULT: u64 = 50_000_000_000;

@@ -27,7 +27,7 @@ CREATE TABLE agents (
   last_address  TEXT NOT NULL DEFAULT '',
   clock_offset_ns  INTEGER NOT NULL DEFAULT 0, -- the agent's wall clock less the manager's
   clock_error_ns INTEGER NOT NULL DEFAULT 0,
-  spool         TEXT NOT NULL DEFAULT '{}', -- tap_protocol::SpoolStand as JSON
+  spool         TEXT NOT NULL DEFAULT '{}', -- tap_protocol::SpoolUsage as JSON
   gauges        TEXT NOT NULL DEFAULT '{}', -- tap_protocol::Gauges as JSON
   settings_seen INTEGER NOT NULL DEFAULT 0, -- version that the agent applies
   rows          INTEGER NOT NULL DEFAULT 0, -- stored so far
@@ -95,7 +95,7 @@ CREATE TABLE refusals (
   agent TEXT NOT NULL,                      -- of the token, if valid; otherwise ''
   address TEXT NOT NULL, path TEXT NOT NULL, message TEXT NOT NULL
 );
-CREATE TABLE refused (why TEXT PRIMARY KEY, count INTEGER NOT NULL) WITHOUT ROWID;   -- as tap_protocol::Why writes it
+CREATE TABLE refused (why TEXT PRIMARY KEY, count INTEGER NOT NULL) WITHOUT ROWID;   -- as tap_protocol::RefusalReason writes it
 
 -- Quality over time. One row per span and series; added in the transaction that lists the parts. Module `quality` owns it.
 CREATE TABLE quality (

@@ -9,7 +9,7 @@ use crate::tokens::signed;
 /// Settings without their version: [`tap_protocol::Settings`]. The manager sets the version.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Wanted {
+pub struct UnversionedSettings {
     /// See [`tap_protocol::Settings::only`]. At most 64.
     #[serde(default)]
     pub only: Vec<String>,
@@ -25,7 +25,7 @@ fn all() -> f64 {
     1.0
 }
 
-impl Wanted {
+impl UnversionedSettings {
     /// Validates the settings.
     ///
     /// # Errors
@@ -40,7 +40,7 @@ impl Wanted {
                 return refuse("an entry of `only` must be a peer, a port or both".to_owned());
             }
             if let Err(why) = only.parse::<tap::Only>() {
-                return refuse(format!("only: {}", why.replace(only.as_str(), &tap_protocol::shown(only))));
+                return refuse(format!("only: {}", why.replace(only.as_str(), &tap_protocol::printable(only))));
             }
         }
         let is_name = |name: &String| !name.is_empty() && name.len() <= TEXT_MAX && !name.contains(char::is_control);
@@ -62,15 +62,20 @@ impl Wanted {
 /// have a token and not have connected yet.
 ///
 /// # Errors
-/// There is no such agent, or the settings are invalid; SQLite's.
-pub fn change(index: &Transaction<'_>, agent: &str, wanted: &Wanted, now_ns: u64) -> Result<tap_protocol::Settings> {
-    wanted.check()?;
-    let before = known(index, agent, now_ns)?;
+/// No such agent exists, or the settings are invalid; SQLite's.
+pub fn change(
+    index: &Transaction<'_>,
+    agent: &str,
+    settings: &UnversionedSettings,
+    now_ns: u64,
+) -> Result<tap_protocol::Settings> {
+    settings.check()?;
+    let before = settings_of_agent(index, agent, now_ns)?;
     let after = tap_protocol::Settings {
         version: before.version,
-        only: wanted.only.clone(),
-        programs: wanted.programs.clone(),
-        share: wanted.share,
+        only: settings.only.clone(),
+        programs: settings.programs.clone(),
+        share: settings.share,
     };
     if after == before {
         return Ok(before);
@@ -83,7 +88,7 @@ pub fn change(index: &Transaction<'_>, agent: &str, wanted: &Wanted, now_ns: u64
 /// Puts an agent into a group; an empty name removes it. Rows written to files from now on have the group.
 ///
 /// # Errors
-/// There is no such agent, or the name is invalid; SQLite's.
+/// No such agent exists, or the name is invalid; SQLite's.
 pub fn set_group(index: &Transaction<'_>, agent: &str, group: &str, now_ns: u64) -> Result<()> {
     if !group.is_empty() && !tap_protocol::is_name(group) {
         return Err(Error::Refused(
@@ -92,7 +97,7 @@ pub fn set_group(index: &Transaction<'_>, agent: &str, group: &str, now_ns: u64)
                 .to_owned(),
         ));
     }
-    known(index, agent, now_ns)?;
+    settings_of_agent(index, agent, now_ns)?;
     index.execute("UPDATE agents SET \"group\" = ?2 WHERE name = ?1", params![agent, group])?;
     Ok(())
 }
@@ -121,15 +126,15 @@ pub(crate) fn entered(index: &Transaction<'_>, agent: &str, now_ns: u64) -> Resu
     Ok(settings)
 }
 
-/// The same for an agent that has connected or has a token.
-fn known(index: &Transaction<'_>, agent: &str, now_ns: u64) -> Result<tap_protocol::Settings> {
+/// The settings of an agent that has connected or has a token; creates its row if needed.
+fn settings_of_agent(index: &Transaction<'_>, agent: &str, now_ns: u64) -> Result<tap_protocol::Settings> {
     if let Some(settings) = of(index, agent)? {
         return Ok(settings);
     }
     let token = "SELECT 1 FROM tokens WHERE name = ?1 AND role = 'agent' AND revoked_at IS NULL";
     match index.query_row(token, [agent], |_| Ok(())).optional()? {
         Some(()) => entered(index, agent, now_ns),
-        None => Err(Error::Unknown { kind: "agent", name: tap_protocol::shown(agent) }),
+        None => Err(Error::Unknown { kind: "agent", name: tap_protocol::printable(agent) }),
     }
 }
 
@@ -137,6 +142,7 @@ fn text(settings: &tap_protocol::Settings) -> String {
     serde_json::to_string(settings).expect("settings are text and numbers")
 }
 
+/// Maximum entries of a list, and maximum bytes of an entry.
 const EACH_MAX: usize = 64;
 const TEXT_MAX: usize = 64;
 /// Minimum share: a row stands for 1 / share rows, and sums must stay finite.
@@ -148,22 +154,23 @@ mod tests {
     use crate::data::Data;
     use crate::tokens::{self, Role};
 
-    fn wanted(only: &[&str], programs: &[&str], share: f64) -> Wanted {
+    fn settings(only: &[&str], programs: &[&str], share: f64) -> UnversionedSettings {
         let texts = |of: &[&str]| of.iter().map(|&text| text.to_owned()).collect();
-        Wanted { only: texts(only), programs: texts(programs), share }
+        UnversionedSettings { only: texts(only), programs: texts(programs), share }
     }
 
     #[test]
     fn settings_versions_rise_only_with_changes() {
         let folder = tempfile::tempdir().unwrap();
         let data = Data::open(folder.path()).unwrap();
-        let change = |agent: &str, wanted: &Wanted| data.change(|index| super::change(index, agent, wanted, 1));
-        assert!(matches!(change("a", &wanted(&[], &[], 1.0)), Err(Error::Unknown { .. })));
+        let change =
+            |agent: &str, settings: &UnversionedSettings| data.change(|index| super::change(index, agent, settings, 1));
+        assert!(matches!(change("a", &settings(&[], &[], 1.0)), Err(Error::Unknown { .. })));
         tokens::add(&data, "a", Role::Agent, 1).unwrap();
-        assert_eq!(change("a", &wanted(&[], &[], 1.0)).unwrap(), tap_protocol::Settings::default());
-        let sampled = change("a", &wanted(&["443", "192.0.2.0/24"], &["curl"], 0.5)).unwrap();
+        assert_eq!(change("a", &settings(&[], &[], 1.0)).unwrap(), tap_protocol::Settings::default());
+        let sampled = change("a", &settings(&["443", "192.0.2.0/24"], &["curl"], 0.5)).unwrap();
         assert_eq!((sampled.version, sampled.share), (2, 0.5));
-        assert_eq!(change("a", &wanted(&["443", "192.0.2.0/24"], &["curl"], 0.5)).unwrap(), sampled);
+        assert_eq!(change("a", &settings(&["443", "192.0.2.0/24"], &["curl"], 0.5)).unwrap(), sampled);
         assert_eq!(data.read(|index| of(index, "a")).unwrap(), Some(sampled));
         data.change(|index| set_group(index, "a", "shops", 1)).unwrap();
         assert!(data.change(|index| set_group(index, "a", "Shops!", 1)).is_err());
@@ -172,18 +179,18 @@ mod tests {
 
     #[test]
     fn settings_that_no_agent_can_apply_are_rejected() {
-        assert!(wanted(&["443"], &["a b"], SHARE_MIN).check().is_ok());
+        assert!(settings(&["443"], &["a b"], SHARE_MIN).check().is_ok());
         for wrong in [
-            wanted(&["example.com"], &[], 1.0),
-            wanted(&["\u{1b}[31m"], &[], 1.0),
-            wanted(&[], &[""], 1.0),
-            wanted(&[], &["a\nb"], 1.0),
-            wanted(&[], &[&"x".repeat(65)], 1.0),
-            wanted(&["1"; 65], &[], 1.0),
-            wanted(&[], &[], 0.0),
-            wanted(&[], &[], 1.000_001),
-            wanted(&[], &[], f64::NAN),
-            wanted(&[], &[], -1.0),
+            settings(&["example.com"], &[], 1.0),
+            settings(&["\u{1b}[31m"], &[], 1.0),
+            settings(&[], &[""], 1.0),
+            settings(&[], &["a\nb"], 1.0),
+            settings(&[], &[&"x".repeat(65)], 1.0),
+            settings(&["1"; 65], &[], 1.0),
+            settings(&[], &[], 0.0),
+            settings(&[], &[], 1.000_001),
+            settings(&[], &[], f64::NAN),
+            settings(&[], &[], -1.0),
         ] {
             let error = wrong.check().unwrap_err().to_string();
             assert!(!error.contains('\u{1b}'), "{error}");

@@ -1,8 +1,9 @@
 //! Starts the parts of the manager, and stops them in order.
 //!
 //! ```text
-//!   start:  lock and index ─▶ what a killed one left ─▶ certificate ─▶ addresses ─▶ threads ─▶ doors open
-//!   stop:   doors close, those inside are answered ─▶ what waits is stored ─▶ and placed ─▶ alerts, OTLP ─▶ notes ─▶ index, lock
+//!   start:  lock and index ─▶ repairs after a kill ─▶ certificate ─▶ addresses ─▶ threads ─▶ servers start
+//!   stop:   servers close after open requests ─▶ batches are stored ─▶ rows are written to day files
+//!           ─▶ alerts, OTLP ─▶ notes ─▶ index, lock
 //! ```
 
 use std::net::{IpAddr, SocketAddr};
@@ -12,7 +13,7 @@ use std::time::Duration;
 
 use sys::clock::realtime_ns;
 use web::post::Post;
-use web::{Bounds, Door, Key, Open, Refusals, Secret, Settings, Strangers};
+use web::{Bounds, Key, Refusals, RunningServer, Secret, Server, Settings, UnauthenticatedLimits};
 
 use crate::alerts::AlertThreads;
 use crate::api::{self, Overview};
@@ -24,14 +25,14 @@ use crate::ingest::{self, IngestThread};
 use crate::notes::{Log, Notes, NotesWriter};
 use crate::otlp::{self, Sender};
 use crate::refused::Refused;
-use crate::retention::Keep;
+use crate::retention::Retention;
 use crate::tls::{self, ServedCertificate};
-use tap_protocol::Why;
+use tap_protocol::RefusalReason;
 
 /// Configuration of a manager.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Its folder.
+    /// The manager's data folder.
     pub data: PathBuf,
     /// Address of the API for agents and programs, with TLS.
     pub listen: SocketAddr,
@@ -42,11 +43,11 @@ pub struct Plan {
     /// Names and addresses of this host: for the created certificate, and as accepted host names of the page.
     pub hosts: Vec<String>,
     /// Retention.
-    pub keep: Keep,
+    pub retention: Retention,
     /// Maximum authenticated connections.
     pub connections: usize,
     /// Limits of unauthenticated connections.
-    pub strangers: Strangers,
+    pub unauthenticated: UnauthenticatedLimits,
     /// Webhook for alerts, in addition to the log.
     pub webhook: Option<Post>,
     /// OTLP receiver.
@@ -62,9 +63,12 @@ impl Plan {
             page: SocketAddr::from(([127, 0, 0, 1], 0)),
             certificate: None,
             hosts: Vec::new(),
-            keep: Keep { age: Some(crate::retention::KEEP_FOR), bytes: Some(crate::retention::KEEP_BYTES) },
+            retention: Retention {
+                age: Some(crate::retention::MAX_AGE_DEFAULT),
+                bytes: Some(crate::retention::MAX_BYTES_DEFAULT),
+            },
             connections: CONNECTIONS_MAX,
-            strangers: Strangers::default(),
+            unauthenticated: UnauthenticatedLimits::default(),
             webhook: None,
             otlp: None,
         }
@@ -94,15 +98,15 @@ pub struct Running {
     served: ServedCertificate,
     url: String,
     page_url: String,
-    agents: Option<Open>,
-    page: Option<Open>,
+    agents: Option<RunningServer>,
+    page: Option<RunningServer>,
     /// Feeds the page's event streams.
     overview: Option<Overview>,
-    taking: IngestThread,
+    ingest_thread: IngestThread,
     day_writer: DayWriter,
-    keeper: AlertThreads,
+    alert_threads: AlertThreads,
     sender: Option<Sender>,
-    writing: NotesWriter,
+    notes_writer: NotesWriter,
     notes: Notes,
 }
 
@@ -114,18 +118,18 @@ impl Running {
     /// invalid, or the system has no threads or descriptors left.
     pub fn start(plan: &Plan, log: Log) -> Result<Running> {
         let data = Data::open(&plan.data)?;
-        let (notes, writing) = Notes::start(Arc::clone(&data), log)?;
-        days::recover(&data)?.tell(&notes);
-        look_at_rights(&plan.data, &notes);
+        let (notes, notes_writer) = Notes::start(Arc::clone(&data), log)?;
+        days::recover(&data)?.log_to(&notes);
+        warn_about_permissions(&plan.data, &notes);
         let served = match &plan.certificate {
-            Some((certificate, key)) => tls::given(certificate, key)?,
-            None => tls::own(&data, &plan.names(), realtime_ns())?,
+            Some((certificate, key)) => tls::configured(certificate, key)?,
+            None => tls::create_or_load(&data, &plan.names(), realtime_ns())?,
         };
-        if let Some(doubt) = served.tls.doubt(realtime_ns() / 1_000_000_000) {
-            notes.say(&doubt);
+        if let Some(warning) = served.tls.doubt(realtime_ns() / 1_000_000_000) {
+            notes.log(&warning);
         }
-        let agents = Door::bind(agents_server(plan, &served))?;
-        let page = Door::bind(page_server(plan, &served, &data, &notes)?)?;
+        let agents = Server::bind(agents_server(plan, &served))?;
+        let page = Server::bind(page_server(plan, &served, &data, &notes)?)?;
         let (url, page_url) = (agents.url(), page.url());
 
         let sender = match &plan.otlp {
@@ -135,20 +139,20 @@ impl Running {
                 None
             }
         };
-        let keeper = AlertThreads::start(Arc::clone(&data), notes.clone(), plan.webhook.clone())?;
-        let day_writer = DayWriter::start(Arc::clone(&data), notes.clone(), plan.keep)?;
-        let (ingest, taking) = IngestThread::start(Arc::clone(&data), notes.clone(), day_writer.bell())?;
+        let alert_threads = AlertThreads::start(Arc::clone(&data), notes.clone(), plan.webhook.clone())?;
+        let day_writer = DayWriter::start(Arc::clone(&data), notes.clone(), plan.retention)?;
+        let (ingest, ingest_thread) = IngestThread::start(Arc::clone(&data), notes.clone(), day_writer.notifier())?;
         let auth = Auth { data: Arc::clone(&data), notes: notes.clone() };
         let facts = api::Facts {
             version: env!("CARGO_PKG_VERSION"),
-            keep_for_s: plan.keep.age.map(|age| age.as_secs()),
-            keep_bytes: plan.keep.bytes,
+            keep_for_s: plan.retention.age.map(|age| age.as_secs()),
+            keep_bytes: plan.retention.bytes,
         };
         let state = api::State::new(Arc::clone(&data), notes.clone(), facts)?;
         let overview = Overview::start(&state).map_err(|_| Error::Thread("overview"))?;
         let routes = ingest::routes(ingest).merge(api::router(state.clone()));
-        let agents = agents.open(auth.clone().before(routes), || {})?;
-        let page = page.open(auth.before_page(api::page_router(state)), || {})?;
+        let agents = agents.start(auth.clone().before(routes), || {})?;
+        let page = page.start(auth.before_page(api::page_router(state)), || {})?;
         Ok(Running {
             data,
             served,
@@ -157,11 +161,11 @@ impl Running {
             agents: Some(agents),
             page: Some(page),
             overview: Some(overview),
-            taking,
+            ingest_thread,
             day_writer,
-            keeper,
+            alert_threads,
             sender,
-            writing,
+            notes_writer,
             notes,
         })
     }
@@ -189,16 +193,19 @@ impl Running {
     /// Reads certificate and key again, for new connections. Invalid files leave the previous ones in use.
     pub fn reload(&self) {
         match self.served.tls.reload() {
-            Ok(()) => self.notes.say("certificate and key were read again"),
-            Err(error) => self.notes.say(&format!("the previous certificate and key stay in use: {error}")),
+            Ok(()) => self.notes.log("certificate and key were read again"),
+            Err(error) => self.notes.log(&format!("the previous certificate and key stay in use: {error}")),
         }
     }
 
     /// Whether all threads run. A failed thread does not restart: a supervisor must restart the process, and no
     /// accepted data is lost.
-    pub fn works(&self) -> bool {
-        let doors = [&self.agents, &self.page].into_iter().flatten().all(Open::serves);
-        doors && self.taking.works() && self.day_writer.works() && self.writing.works()
+    pub fn is_running(&self) -> bool {
+        let servers_are_running = [&self.agents, &self.page].into_iter().flatten().all(RunningServer::is_running);
+        servers_are_running
+            && self.ingest_thread.is_running()
+            && self.day_writer.is_running()
+            && self.notes_writer.is_running()
     }
 
     /// Writes log rows and counts now, instead of each second.
@@ -206,25 +213,25 @@ impl Running {
         self.notes.write();
     }
 
-    /// Stops in order: no new connections, open requests are answered, all accepted rows are stored and written to
-    /// files.
+    /// Stops in order: no new connections are accepted, open requests get a response, all accepted rows are stored and
+    /// written to files.
     pub fn stop(mut self) {
         self.end(SHUTDOWN_TIMEOUT);
     }
 
-    fn end(&mut self, patience: Duration) {
+    fn end(&mut self, timeout: Duration) {
         // The page's streams end here; otherwise its server would wait for them.
         self.overview = None;
-        for door in [self.page.take(), self.agents.take()].into_iter().flatten() {
-            door.close(patience);
+        for server in [self.page.take(), self.agents.take()].into_iter().flatten() {
+            server.close(timeout);
         }
         // The servers had the last handles to the storing thread.
-        self.taking.join();
+        self.ingest_thread.join();
         self.day_writer.stop();
-        self.keeper.stop();
+        self.alert_threads.stop();
         self.sender = None;
-        self.writing.stop();
-        self.data.settle();
+        self.notes_writer.stop();
+        self.data.checkpoint();
     }
 }
 
@@ -236,11 +243,11 @@ impl Drop for Running {
     }
 }
 
-/// Rows show who talks to whom.
-fn look_at_rights(folder: &Path, notes: &Notes) {
+/// Warns if other users may read the folder: its rows show which hosts communicate.
+fn warn_about_permissions(folder: &Path, notes: &Notes) {
     use std::os::unix::fs::PermissionsExt as _;
-    if std::fs::metadata(folder).is_ok_and(|found| found.permissions().mode() & 0o077 != 0) {
-        notes.say(&format!("note: other users of this machine may read {0}: run chmod 700 {0}", folder.display()));
+    if std::fs::metadata(folder).is_ok_and(|metadata| metadata.permissions().mode() & 0o077 != 0) {
+        notes.log(&format!("note: other users of this machine may read {0}: run chmod 700 {0}", folder.display()));
     }
 }
 
@@ -252,44 +259,49 @@ fn agents_server(plan: &Plan, served: &ServedCertificate) -> Settings {
         hosts: Vec::new(),
         key: Key::None,
         tls: Some(served.tls.config()),
-        reads_only: false,
-        bounds: Bounds { connections: plan.connections, body: usize::MAX, head: HEAD, patience: REQUEST_TIMEOUT },
+        read_only: false,
+        bounds: Bounds {
+            connections: plan.connections,
+            body: usize::MAX,
+            head: REQUEST_HEAD_MAX,
+            timeout: REQUEST_TIMEOUT,
+        },
         any_host: true,
-        strangers: Some(plan.strangers),
+        unauthenticated: Some(plan.unauthenticated),
         refusals: None,
     }
 }
 
 fn page_server(plan: &Plan, served: &ServedCertificate, data: &Data, notes: &Notes) -> Result<Settings> {
-    let secret = match data.fact(SECRET_FACT)?.map(|text| Secret::given(&text)) {
+    let secret = match data.fact(SECRET_FACT)?.map(|text| Secret::parse(&text)) {
         Some(Ok(secret)) => secret,
         _ => {
             let secret = Secret::random()?;
-            data.keep_fact(SECRET_FACT, secret.text())?;
+            data.set_fact(SECRET_FACT, secret.text())?;
             secret
         }
     };
     let notes = notes.clone();
-    let tell = move |peer: Option<SocketAddr>, status: axum::http::StatusCode| {
-        let (why, words) = match status.as_u16() {
-            413 => (Why::TooLarge, "the body was too long"),
-            405 => (Why::MethodNotAllowed, "the method was not allowed"),
-            _ => (Why::Forbidden, "the URL lacked its secret, or the host name was not one of this host"),
+    let log_refusal = move |peer: Option<SocketAddr>, status: axum::http::StatusCode| {
+        let (why, message) = match status.as_u16() {
+            413 => (RefusalReason::TooLarge, "the body was too long"),
+            405 => (RefusalReason::MethodNotAllowed, "the method was not allowed"),
+            _ => (RefusalReason::Forbidden, "the URL lacked its secret, or the host name was not one of this host"),
         };
         // The URL may contain a mistyped secret.
-        notes.refused(&Refused::new(why, words), status.as_u16(), "", peer, "the page");
+        notes.refused(&Refused::new(why, message), status.as_u16(), "", peer, "the page");
     };
-    let is_beyond = !plan.page.ip().to_canonical().is_loopback();
+    let is_beyond_loopback = !plan.page.ip().to_canonical().is_loopback();
     Ok(Settings {
         listen: plan.page,
         hosts: plan.hosts.iter().filter(|host| host.parse::<IpAddr>().is_err()).cloned().collect(),
         key: Key::InUrl(secret),
-        tls: is_beyond.then(|| served.tls.config()),
-        reads_only: false,
+        tls: is_beyond_loopback.then(|| served.tls.config()),
+        read_only: false,
         bounds: Bounds { body: PAGE_BODY_MAX, ..Bounds::default() },
         any_host: false,
-        strangers: None,
-        refusals: Some(Refusals(Arc::new(tell))),
+        unauthenticated: None,
+        refusals: Some(Refusals(Arc::new(log_refusal))),
     })
 }
 
@@ -297,8 +309,9 @@ fn page_server(plan: &Plan, served: &ServedCertificate, data: &Data, notes: &Not
 const SECRET_FACT: &str = "page_secret";
 /// Maximum authenticated connections: agents have one each, and briefly a second.
 const CONNECTIONS_MAX: usize = 4096;
-const HEAD: usize = 16 * 1024;
-/// An idle agent sends a message every ten seconds; a link may be slow.
+/// Maximum bytes of a request head.
+const REQUEST_HEAD_MAX: usize = 16 * 1024;
+/// Timeout of a request: an idle agent sends a message every ten seconds, and a link may be slow.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum body of the page's requests: rules and settings.
 const PAGE_BODY_MAX: usize = 64 * 1024;

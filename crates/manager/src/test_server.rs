@@ -8,7 +8,7 @@ use std::thread;
 /// The server.
 pub(super) struct TestServer {
     pub(super) url: String,
-    asked: Receiver<ReceivedRequest>,
+    requests: Receiver<ReceivedRequest>,
 }
 
 /// A received request.
@@ -26,50 +26,50 @@ pub(super) const OK_RESPONSE: ScriptedResponse = (200, "", Vec::new());
 
 impl TestServer {
     /// Serves as many requests as there are responses, then closes.
-    pub(super) fn start(answers: Vec<ScriptedResponse>) -> TestServer {
+    pub(super) fn start(responses: Vec<ScriptedResponse>) -> TestServer {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let (tell, asked) = channel();
+        let (request_sender, requests) = channel();
         thread::spawn(move || {
-            for (status, headers, body) in answers {
+            for (status, headers, body) in responses {
                 let (mut stream, _) = listener.accept().unwrap();
                 let request = read(&mut stream);
                 let head = format!(
-                    "HTTP/1.1 {status} Told\r\n{headers}Content-Length: {}\r\nConnection: close\r\n\r\n",
+                    "HTTP/1.1 {status} Scripted\r\n{headers}Content-Length: {}\r\nConnection: close\r\n\r\n",
                     body.len()
                 );
                 stream.write_all(head.as_bytes()).unwrap();
                 stream.write_all(&body).unwrap();
-                if tell.send(request).is_err() {
+                if request_sender.send(request).is_err() {
                     return;
                 }
             }
         });
-        TestServer { url, asked }
+        TestServer { url, requests }
     }
 
     /// Waits for the next request.
     pub(super) fn next(&self) -> ReceivedRequest {
-        self.asked.recv().expect("the receiver had a request")
+        self.requests.recv().expect("the server received a request")
     }
 }
 
 fn read(stream: &mut TcpStream) -> ReceivedRequest {
-    let mut held = Vec::new();
+    let mut received = Vec::new();
     let mut part = [0; 4096];
     loop {
         let count = stream.read(&mut part).unwrap();
         assert!(count > 0, "the request ended early");
-        held.extend_from_slice(&part[..count]);
-        let Some(end) = held.windows(4).position(|four| four == b"\r\n\r\n") else { continue };
-        let head = String::from_utf8_lossy(&held[..end]).to_lowercase();
+        received.extend_from_slice(&part[..count]);
+        let Some(end) = received.windows(4).position(|four| four == b"\r\n\r\n") else { continue };
+        let head = String::from_utf8_lossy(&received[..end]).to_lowercase();
         let length = head.lines().find_map(|line| line.strip_prefix("content-length:")?.trim().parse::<usize>().ok());
         let body_at = end + 4;
-        while held.len() < body_at + length.unwrap_or(0) {
+        while received.len() < body_at + length.unwrap_or(0) {
             let count = stream.read(&mut part).unwrap();
             assert!(count > 0, "the body ended early");
-            held.extend_from_slice(&part[..count]);
+            received.extend_from_slice(&part[..count]);
         }
-        return ReceivedRequest { head, body: held.split_off(body_at) };
+        return ReceivedRequest { head, body: received.split_off(body_at) };
     }
 }

@@ -84,8 +84,8 @@ pub(crate) type Found = BTreeMap<(String, u64, u32), usize>;
 /// All stored rows, by name.
 pub(crate) fn all(data: &Data) -> Vec<FleetRow> {
     let mut rows = Vec::new();
-    let wanted = Range { from_ns: 0, until_ns: u64::MAX >> 1, after: None };
-    let exported = export::rows(data, &wanted, &mut |row| {
+    let range = Range { from_ns: 0, until_ns: u64::MAX >> 1, after: None };
+    let exported = export::rows(data, &range, &mut |row| {
         rows.push(row);
         ControlFlow::Continue(())
     });

@@ -35,8 +35,8 @@ pub struct ServedCertificate {
 /// A configured certificate and key.
 ///
 /// # Errors
-/// They cannot be read, or are invalid.
-pub fn given(certificate: &Path, key: &Path) -> Result<ServedCertificate> {
+/// The files cannot be read, or are invalid.
+pub fn configured(certificate: &Path, key: &Path) -> Result<ServedCertificate> {
     let tls = Tls::load(certificate, key)?;
     Ok(ServedCertificate { tls, trusted: certificate.to_owned(), fingerprint: fingerprint(certificate)? })
 }
@@ -46,27 +46,27 @@ pub fn given(certificate: &Path, key: &Path) -> Result<ServedCertificate> {
 ///
 /// # Errors
 /// A name is invalid, the files cannot be written, or existing ones cannot be read.
-pub fn own(data: &Data, names: &[String], now_ns: u64) -> Result<ServedCertificate> {
+pub fn create_or_load(data: &Data, names: &[String], now_ns: u64) -> Result<ServedCertificate> {
     let folder = data.folder();
     let [ca, ca_key, certificate, key] =
         ["ca.pem", "ca-key.pem", "certificate.pem", "key.pem"].map(|name| folder.join(name));
     let has = |paths: &[&PathBuf]| paths.iter().all(|path| path.exists());
     if !has(&[&ca, &ca_key]) {
-        let made = KeyPair::generate()?;
-        write(&ca_key, made.serialize_pem().as_bytes(), 0o600)?;
-        write(&ca, authority(now_ns)?.self_signed(&made)?.pem().as_bytes(), 0o644)?;
-        data.keep_fact(NAMES_FACT, "")?;
+        let generated = KeyPair::generate()?;
+        write(&ca_key, generated.serialize_pem().as_bytes(), 0o600)?;
+        write(&ca, authority(now_ns)?.self_signed(&generated)?.pem().as_bytes(), 0o644)?;
+        data.set_fact(NAMES_FACT, "")?;
     }
-    let kept = data.fact(NAMES_FACT)?.unwrap_or_default();
-    let kept: Vec<&str> = kept.lines().collect();
-    if !has(&[&certificate, &key]) || !names.iter().all(|name| kept.contains(&name.as_str())) {
+    let stored_names = data.fact(NAMES_FACT)?.unwrap_or_default();
+    let stored_names: Vec<&str> = stored_names.lines().collect();
+    if !has(&[&certificate, &key]) || !names.iter().all(|name| stored_names.contains(&name.as_str())) {
         let text = fs::read_to_string(&ca_key).map_err(|source| Error::io("read", &ca_key, source))?;
         let issuer = Issuer::new(authority(now_ns)?, KeyPair::from_pem(&text)?);
-        let made = KeyPair::generate()?;
-        let signed = leaf(names, now_ns)?.signed_by(&made, &issuer)?;
-        write(&key, made.serialize_pem().as_bytes(), 0o600)?;
+        let generated = KeyPair::generate()?;
+        let signed = leaf(names, now_ns)?.signed_by(&generated, &issuer)?;
+        write(&key, generated.serialize_pem().as_bytes(), 0o600)?;
         write(&certificate, signed.pem().as_bytes(), 0o644)?;
-        data.keep_fact(NAMES_FACT, &names.join("\n"))?;
+        data.set_fact(NAMES_FACT, &names.join("\n"))?;
     }
     Ok(ServedCertificate { tls: Tls::load(&certificate, &key)?, fingerprint: fingerprint(&ca)?, trusted: ca })
 }
@@ -77,7 +77,7 @@ fn authority(now_ns: u64) -> Result<CertificateParams> {
     params.distinguished_name.push(DnType::CommonName, "Yamabiko manager");
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-    lasting(params, now_ns)
+    with_validity(params, now_ns)
 }
 
 fn leaf(names: &[String], now_ns: u64) -> Result<CertificateParams> {
@@ -86,11 +86,11 @@ fn leaf(names: &[String], now_ns: u64) -> Result<CertificateParams> {
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     params.use_authority_key_identifier_extension = true;
-    lasting(params, now_ns)
+    with_validity(params, now_ns)
 }
 
 /// Valid from two days ago, since an agent's clock may be behind, for about ten years.
-fn lasting(mut params: CertificateParams, now_ns: u64) -> Result<CertificateParams> {
+fn with_validity(mut params: CertificateParams, now_ns: u64) -> Result<CertificateParams> {
     let since = UNIX_EPOCH + Duration::from_nanos(now_ns).saturating_sub(Duration::from_secs(2 * 86_400));
     let text = store::rfc3339(since);
     let number = |from: usize, to: usize| text[from..to].parse::<u16>().unwrap_or(1);
@@ -108,21 +108,24 @@ fn fingerprint(file: &Path) -> Result<String> {
     Ok(digest.as_ref().iter().map(|byte| format!("{byte:02X}")).collect::<Vec<_>>().join(":"))
 }
 
-/// Writes a file next to it, durably, and renames it.
+/// Writes a file durably, under another name, and renames it.
 fn write(path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
-    let beside = path.with_extension("unfinished");
+    let unfinished_path = path.with_extension("unfinished");
     let written =
-        OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&beside).and_then(|mut file| {
-            file.write_all(bytes)?;
-            file.sync_all()?;
-            fs::rename(&beside, path)?;
-            File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
-        });
+        OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&unfinished_path).and_then(
+            |mut file| {
+                file.write_all(bytes)?;
+                file.sync_all()?;
+                fs::rename(&unfinished_path, path)?;
+                File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
+            },
+        );
     written.map_err(|source| Error::io("write", path, source))
 }
 
 /// The fact with the names of the certificate.
 const NAMES_FACT: &str = "certificate_names";
+/// Validity of a created certificate.
 const VALIDITY_YEARS: i32 = 10;
 
 #[cfg(test)]
@@ -138,13 +141,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let data = Data::open(folder.path()).unwrap();
         let now = 1_795_402_800_000_000_000;
-        let first = own(&data, &names(&["localhost", "192.0.2.7", "::1"]), now).unwrap();
+        let first = create_or_load(&data, &names(&["localhost", "192.0.2.7", "::1"]), now).unwrap();
         let read = |name: &str| fs::read(folder.path().join(name)).unwrap();
         let (ca, certificate) = (read("ca.pem"), read("certificate.pem"));
-        let again = own(&data, &names(&["localhost"]), now).unwrap();
+        let again = create_or_load(&data, &names(&["localhost"]), now).unwrap();
         assert_eq!((read("ca.pem"), read("certificate.pem")), (ca.clone(), certificate.clone()));
         assert_eq!(again.fingerprint, first.fingerprint);
-        own(&data, &names(&["localhost", "manager.example"]), now).unwrap();
+        create_or_load(&data, &names(&["localhost", "manager.example"]), now).unwrap();
         assert!(read("ca.pem") == ca && read("certificate.pem") != certificate);
         assert_eq!(first.tls.doubt(now / 1_000_000_000), None);
         // Two days ago it is valid, three days ago it is not.
@@ -154,18 +157,21 @@ mod tests {
             use std::os::unix::fs::PermissionsExt as _;
             assert_eq!(fs::metadata(folder.path().join(secret)).unwrap().permissions().mode() & 0o777, 0o600);
         }
-        assert!(own(&data, &names(&["no name"]), now).is_err() || own(&data, &names(&["é"]), now).is_err());
+        assert!(
+            create_or_load(&data, &names(&["no name"]), now).is_err()
+                || create_or_load(&data, &names(&["é"]), now).is_err()
+        );
     }
 
     #[test]
     fn configured_certificate_files_are_served_or_named_in_the_error() {
         let folder = tempfile::tempdir().unwrap();
         let data = Data::open(folder.path()).unwrap();
-        let made = own(&data, &names(&["localhost"]), 1_795_402_800_000_000_000).unwrap();
+        let generated = create_or_load(&data, &names(&["localhost"]), 1_795_402_800_000_000_000).unwrap();
         let at = |name: &str| folder.path().join(name);
-        let served = given(&at("certificate.pem"), &at("key.pem")).unwrap();
-        assert_ne!(served.fingerprint, made.fingerprint);
-        let error = given(&at("certificate.pem"), &at("ca-key.pem")).unwrap_err().to_string();
+        let served = configured(&at("certificate.pem"), &at("key.pem")).unwrap();
+        assert_ne!(served.fingerprint, generated.fingerprint);
+        let error = configured(&at("certificate.pem"), &at("ca-key.pem")).unwrap_err().to_string();
         assert!(error.contains("ca-key.pem"), "{error}");
     }
 }

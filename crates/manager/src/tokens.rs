@@ -45,9 +45,9 @@ impl Role {
 /// A token in a list. Times are ns since 1970.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// Its name.
+    /// Name of the token.
     pub name: String,
-    /// Its role.
+    /// Role of the token.
     pub role: Role,
     /// When it was created.
     pub made_at_ns: u64,
@@ -106,13 +106,13 @@ pub fn list(data: &Data) -> Result<Vec<Listed>> {
             "SELECT name, role, made_at, revoked_at, used_at FROM tokens ORDER BY name, role, made_at DESC, rowid DESC",
         )?;
         let rows = statement.query_map([], |row| {
-            let moment = |at| Ok::<_, rusqlite::Error>(row.get::<_, Option<i64>>(at)?.map(i64::unsigned_abs));
+            let unix_ns = |at| Ok::<_, rusqlite::Error>(row.get::<_, Option<i64>>(at)?.map(i64::unsigned_abs));
             Ok(Listed {
                 name: row.get(0)?,
                 role: Role::of(&row.get::<_, String>(1)?).unwrap_or(Role::Reader),
-                made_at_ns: moment(2)?.unwrap_or(0),
-                revoked_at_ns: moment(3)?,
-                used_at_ns: moment(4)?,
+                made_at_ns: unix_ns(2)?.unwrap_or(0),
+                revoked_at_ns: unix_ns(3)?,
+                used_at_ns: unix_ns(4)?,
             })
         })?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
@@ -123,7 +123,7 @@ pub fn list(data: &Data) -> Result<Vec<Listed>> {
 /// next request on, on open connections as well.
 ///
 /// # Errors
-/// There was none, or the index cannot be changed.
+/// No valid token has this name, or the index cannot be changed.
 pub fn revoke(data: &Data, name: &str, role: Option<Role>, now_ns: u64) -> Result<usize> {
     let revoked = data.change(|index| {
         index.execute(
@@ -132,7 +132,7 @@ pub fn revoke(data: &Data, name: &str, role: Option<Role>, now_ns: u64) -> Resul
         )
     })?;
     match revoked {
-        0 => Err(Error::Unknown { kind: "active token", name: tap_protocol::shown(name) }),
+        0 => Err(Error::Unknown { kind: "active token", name: tap_protocol::printable(name) }),
         revoked => Ok(revoked),
     }
 }
@@ -161,11 +161,12 @@ pub(crate) fn note_uses(index: &Connection, uses: &[(String, Role, u64)]) -> rus
     uses.iter().try_for_each(|(name, role, at)| statement.execute(params![name, role.as_str(), signed(*at)]).map(drop))
 }
 
-/// As a signed integer of SQLite.
+/// Converts to a signed integer of SQLite.
 pub(crate) fn signed(ns: u64) -> i64 {
     i64::try_from(ns).unwrap_or(i64::MAX)
 }
 
+/// Random bytes of a secret.
 const SECRET_BYTES: usize = 32;
 /// Maximum bytes of a token: a name, a point, and 43 characters.
 pub(crate) const TEXT_MAX: usize = 63 + 1 + 43;
@@ -177,7 +178,7 @@ mod tests {
     #[test]
     fn a_token_is_valid_until_revoked_and_only_its_hash_is_stored() {
         let folder = tempfile::tempdir().unwrap();
-        let data = Data::beside(folder.path(), true).unwrap();
+        let data = Data::open_shared(folder.path(), true).unwrap();
         let text = add(&data, "shop-7", Role::Agent, 5).unwrap();
         assert!(text.starts_with("shop-7.") && text.len() == "shop-7.".len() + 43 && text.len() <= TEXT_MAX);
         let found = |text: &str| data.read(|index| find(index, &digest(text.as_bytes()))).unwrap();
@@ -202,7 +203,7 @@ mod tests {
     #[test]
     fn token_names_are_validated() {
         let folder = tempfile::tempdir().unwrap();
-        let data = Data::beside(folder.path(), true).unwrap();
+        let data = Data::open_shared(folder.path(), true).unwrap();
         for name in ["", "Shop", "a/b", "a\nb", "é"] {
             assert!(matches!(add(&data, name, Role::Agent, 1), Err(Error::Refused(_))), "{name:?}");
         }

@@ -26,7 +26,12 @@ fn document() -> Document {
 fn operations(document: &Document) -> Vec<(String, String, Value)> {
     let paths = document.0["paths"].as_object().unwrap();
     let of = |(path, methods): (&String, &Value)| -> Vec<_> {
-        methods.as_object().unwrap().iter().map(|(method, said)| (method.clone(), path.clone(), said.clone())).collect()
+        methods
+            .as_object()
+            .unwrap()
+            .iter()
+            .map(|(method, operation)| (method.clone(), path.clone(), operation.clone()))
+            .collect()
     };
     paths.iter().flat_map(of).collect()
 }
@@ -49,17 +54,17 @@ fn openapi_document_is_consistent() {
     let document = document();
     assert_eq!(document.0["openapi"], "3.1.0");
     let mut ids = BTreeSet::new();
-    for (method, path, said) in operations(&document) {
-        let id = said["operationId"].as_str().unwrap().to_owned();
+    for (method, path, operation) in operations(&document) {
+        let id = operation["operationId"].as_str().unwrap().to_owned();
         assert!(ids.insert(id.clone()), "{id} twice");
-        assert!(!said["summary"].as_str().unwrap().is_empty(), "{id}");
+        assert!(!operation["summary"].as_str().unwrap().is_empty(), "{id}");
         let named: BTreeSet<&str> =
             path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}')).collect();
-        let parameters = said["parameters"].as_array().cloned().unwrap_or_default();
-        let told: BTreeSet<&str> =
+        let parameters = operation["parameters"].as_array().cloned().unwrap_or_default();
+        let documented: BTreeSet<&str> =
             parameters.iter().filter(|one| one["in"] == "path").map(|one| one["name"].as_str().unwrap()).collect();
-        assert_eq!(named, told, "{method} {path}");
-        assert!(said["responses"]["4XX"].is_object() && said["responses"]["503"].is_object(), "{id}");
+        assert_eq!(named, documented, "{method} {path}");
+        assert!(operation["responses"]["4XX"].is_object() && operation["responses"]["503"].is_object(), "{id}");
     }
     let schemas = document.0["components"]["schemas"].as_object().unwrap();
     let mut examples = 0;
@@ -81,8 +86,8 @@ fn openapi_document_is_consistent() {
 #[test]
 fn the_exchange_schema_has_the_columns_of_a_day_file() {
     let document = document();
-    let said = &document.0["components"]["schemas"]["Exchange"];
-    let names: BTreeSet<&str> = said["properties"].as_object().unwrap().keys().map(String::as_str).collect();
+    let operation = &document.0["components"]["schemas"]["Exchange"];
+    let names: BTreeSet<&str> = operation["properties"].as_object().unwrap().keys().map(String::as_str).collect();
     let columns = <schema::FleetRow as schema::Record>::table().columns;
     assert_eq!(names, columns.iter().map(|column| column.name.as_str()).collect());
     for column in &columns {
@@ -93,14 +98,14 @@ fn the_exchange_schema_has_the_columns_of_a_day_file() {
             schema::table::Kind::Text => "string",
         };
         let wanted = if column.nullable { json!([kind, "null"]) } else { json!(kind) };
-        assert_eq!(said["properties"][&column.name]["type"], wanted, "{}", column.name);
+        assert_eq!(operation["properties"][&column.name]["type"], wanted, "{}", column.name);
     }
 }
 
 /// Checks a response against its description; returns what is wrong.
-fn judge(document: &Document, said: &Value, answered: &Answered) -> Result<(), String> {
+fn judge(document: &Document, operation: &Value, answered: &Answered) -> Result<(), String> {
     let status = answered.status.as_u16();
-    let responses = &said["responses"];
+    let responses = &operation["responses"];
     let described = match status {
         400..500 => &responses["4XX"],
         _ => responses.get(status.to_string()).unwrap_or(&Value::Null),
@@ -131,8 +136,8 @@ fn requests(document: &Document) -> BoxedStrategy<(usize, String, Option<Value>,
         .enumerate()
         // The ingest has its own tests.
         .filter(|(_, (_, path, _))| !path.ends_with("/hello") && !path.ends_with("/batches"))
-        .map(|(at, (_, path, said))| {
-            let parameters = said["parameters"].as_array().cloned().unwrap_or_default();
+        .map(|(at, (_, path, operation))| {
+            let parameters = operation["parameters"].as_array().cloned().unwrap_or_default();
             let mut url = Just(path).boxed();
             for parameter in parameters.iter().filter(|one| one["in"] == "path") {
                 let name = format!("{{{}}}", parameter["name"].as_str().unwrap());
@@ -161,7 +166,7 @@ fn requests(document: &Document) -> BoxedStrategy<(usize, String, Option<Value>,
                 query.extend(stray);
                 if query.is_empty() { url } else { format!("{url}?{}", query.join("&")) }
             });
-            let body = match said.pointer("/requestBody/content/application~1json/schema") {
+            let body = match operation.pointer("/requestBody/content/application~1json/schema") {
                 Some(schema) => prop_oneof![3 => document.values(schema), 1 => anything()].prop_map(Some).boxed(),
                 None => Just(None).boxed(),
             };
@@ -185,26 +190,32 @@ fn random_requests_get_responses_that_match_the_openapi_document() {
     let mut runner = TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha));
     let seen = std::cell::RefCell::new(BTreeSet::new());
     let outcome = runner.run(&requests(&document), |(at, url, body, kind)| {
-        let (method, _, said) = &operations[at];
+        let (method, _, operation) = &operations[at];
         // Invalid URLs cannot be sent.
         prop_assume!(url.parse::<axum::http::Uri>().is_ok());
         let method: Method = method.to_uppercase().parse().unwrap();
-        let answered =
-            manager.ask(Identity::Operator("o".into()), method.clone(), &url, body.as_ref(), &[("content-type", kind)]);
-        seen.borrow_mut().insert((said["operationId"].as_str().unwrap().to_owned(), answered.status.is_success()));
-        judge(&document, said, &answered).map_err(|why| TestCaseError::fail(format!("{method} {url} {body:?}: {why}")))
+        let answered = manager.request(
+            Identity::Operator("o".into()),
+            method.clone(),
+            &url,
+            body.as_ref(),
+            &[("content-type", kind)],
+        );
+        seen.borrow_mut().insert((operation["operationId"].as_str().unwrap().to_owned(), answered.status.is_success()));
+        judge(&document, operation, &answered)
+            .map_err(|why| TestCaseError::fail(format!("{method} {url} {body:?}: {why}")))
     });
     outcome.unwrap();
     // Each operation succeeded at least once, and was refused at least once.
     let seen = seen.into_inner();
-    for (_, path, said) in &operations {
+    for (_, path, operation) in &operations {
         if path.ends_with("/hello") || path.ends_with("/batches") {
             continue;
         }
-        let id = said["operationId"].as_str().unwrap().to_owned();
+        let id = operation["operationId"].as_str().unwrap().to_owned();
         // Random names of files and rules seldom exist.
         let is_lucky = ["day", "day_file", "put_alert", "remove_alert", "revoke_token"].contains(&id.as_str());
-        assert!(is_lucky || seen.contains(&(id.clone(), true)), "{id} was never done");
+        assert!(is_lucky || seen.contains(&(id.clone(), true)), "{id} never succeeded");
         assert!(seen.contains(&(id.clone(), false)), "{id} was never refused");
     }
 }
@@ -214,15 +225,16 @@ fn readers_may_read_operators_may_change_and_agents_may_do_neither() {
     let manager = Manager::with_a_day(3);
     let document = document();
     let reader = || Identity::Reader("r".into());
-    for (method, path, said) in operations(&document) {
+    for (method, path, operation) in operations(&document) {
         if path.ends_with("/hello") || path.ends_with("/batches") {
             continue;
         }
         let url = path.replace("{agent}", "kyoto-000").replace(['{', '}'], "");
         let method: Method = method.to_uppercase().parse().unwrap();
-        let body = said.get("requestBody").map(|_| json!({}));
-        let status =
-            |who| manager.ask(who, method.clone(), &url, body.as_ref(), &[("content-type", "application/json")]).status;
+        let body = operation.get("requestBody").map(|_| json!({}));
+        let status = |who| {
+            manager.request(who, method.clone(), &url, body.as_ref(), &[("content-type", "application/json")]).status
+        };
         assert_eq!(status(Identity::Agent("kyoto-000".into())), StatusCode::FORBIDDEN, "{method} {url}");
         let may_read = method == Method::GET && !path.starts_with("/api/1/tokens");
         assert_eq!(status(reader()) == StatusCode::FORBIDDEN, !may_read, "{method} {url}");
@@ -237,12 +249,12 @@ fn cross_site_requests_neither_change_nor_read_anything() {
     let manager = Manager::with_a_day(3);
     let change = json!({ "group": "stolen" });
     let put = |headers: &[(&str, &str)]| {
-        manager.ask(Identity::Page, Method::PUT, "/api/1/agents/kyoto-000/settings", Some(&change), headers).status
+        manager.request(Identity::Page, Method::PUT, "/api/1/agents/kyoto-000/settings", Some(&change), headers).status
     };
     let json = ("content-type", "application/json");
     for site in ["cross-site", "same-site", "", "x"] {
         assert_eq!(put(&[json, ("sec-fetch-site", site)]), StatusCode::FORBIDDEN, "{site}");
-        let read = manager.ask(Identity::Page, Method::GET, "/api/1/agents", None, &[("sec-fetch-site", site)]);
+        let read = manager.request(Identity::Page, Method::GET, "/api/1/agents", None, &[("sec-fetch-site", site)]);
         assert_eq!(read.status, StatusCode::FORBIDDEN, "{site}");
     }
     // Requests that a form of another site can send without a preflight.
@@ -253,8 +265,11 @@ fn cross_site_requests_neither_change_nor_read_anything() {
     assert_eq!(put(&[("content-type", "application/json; charset=utf-8")]), StatusCode::OK);
     // A link from elsewhere opens the page, visible only to its reader.
     let link = [("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate")];
-    assert_eq!(manager.ask(Identity::Page, Method::GET, "/", None, &link).status, StatusCode::OK);
-    assert_eq!(manager.ask(Identity::Page, Method::GET, "/fleet.js", None, &link[..1]).status, StatusCode::FORBIDDEN);
+    assert_eq!(manager.request(Identity::Page, Method::GET, "/", None, &link).status, StatusCode::OK);
+    assert_eq!(
+        manager.request(Identity::Page, Method::GET, "/fleet.js", None, &link[..1]).status,
+        StatusCode::FORBIDDEN
+    );
 }
 
 #[test]
@@ -273,7 +288,7 @@ fn exchange_pages_and_exports_contain_every_row_once() {
         loop {
             let after = cursor.as_deref().map(|cursor| format!("&cursor={cursor}")).unwrap_or_default();
             let url = format!("/api/1/exchanges?since=3d&limit=97{condition}{after}");
-            let page = manager.ask(operator(), Method::GET, &url, None, &[]).json();
+            let page = manager.request(operator(), Method::GET, &url, None, &[]).json();
             rows.extend(page["exchanges"].as_array().unwrap().iter().map(of));
             pages += 1;
             match page.get("cursor") {
@@ -284,11 +299,16 @@ fn exchange_pages_and_exports_contain_every_row_once() {
         }
         let unique: BTreeSet<String> = rows.iter().map(|row| format!("{row:?}")).collect();
         assert_eq!(unique.len(), rows.len(), "{condition}");
-        let exported =
-            manager.ask(operator(), Method::GET, &format!("/api/1/exchanges/export?since=3d{condition}"), None, &[]);
+        let exported = manager.request(
+            operator(),
+            Method::GET,
+            &format!("/api/1/exchanges/export?since=3d{condition}"),
+            None,
+            &[],
+        );
         let lines: Vec<_> = exported.text().lines().map(|line| of(&serde_json::from_str(line).unwrap())).collect();
         assert_eq!(lines, rows, "{condition}: the same rows, in the same order");
-        let csv = manager.ask(
+        let csv = manager.request(
             operator(),
             Method::GET,
             &format!("/api/1/exchanges/export?since=3d&format=csv{condition}"),
@@ -297,7 +317,7 @@ fn exchange_pages_and_exports_contain_every_row_once() {
         );
         assert_eq!(csv.text().lines().count(), rows.len() + 1);
         let url = format!("/api/1/exchanges/export?since=3d&format=parquet{condition}");
-        let parquet = manager.ask(operator(), Method::GET, &url, None, &[]);
+        let parquet = manager.request(operator(), Method::GET, &url, None, &[]);
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), &parquet.body).unwrap();
         assert_eq!(store::PartFile::<schema::FleetRow>::open(file.path()).unwrap().rows(), rows.len() as u64);
@@ -316,7 +336,7 @@ fn exchange_pages_and_exports_contain_every_row_once() {
 #[test]
 fn day_files_are_served_unchanged_and_no_other_files() {
     let manager = Manager::with_a_day(3);
-    let get = |url: &str| manager.ask(Identity::Reader("r".into()), Method::GET, url, None, &[]);
+    let get = |url: &str| manager.request(Identity::Reader("r".into()), Method::GET, url, None, &[]);
     let days = get("/api/1/days").json();
     let mut files = 0;
     for day in days["days"].as_array().unwrap() {
@@ -343,7 +363,7 @@ fn day_files_are_served_unchanged_and_no_other_files() {
 fn settings_changes_reach_one_agent_or_a_group() {
     let manager = Manager::with_a_day(12);
     let put = |url: &str, body: Value| {
-        manager.ask(
+        manager.request(
             Identity::Operator("o".into()),
             Method::PUT,
             url,
@@ -356,53 +376,57 @@ fn settings_changes_reach_one_agent_or_a_group() {
         (&one["settings"]["version"], &one["settings"]["share"], &one["group"]),
         (&json!(2), &json!(0.5), &json!("kyoto"))
     );
-    let again = put("/api/1/agents/kyoto-000/settings", json!({ "share": 0.5 })).json();
-    assert_eq!(again["settings"], one["settings"], "what is absent stays, and what is the same is no change");
+    let repeated = put("/api/1/agents/kyoto-000/settings", json!({ "share": 0.5 })).json();
+    assert_eq!(
+        repeated["settings"], one["settings"],
+        "absent fields are unchanged, and equal values do not raise the version"
+    );
     let all = put("/api/1/groups/osaka/settings", json!({ "programs": ["curl"] })).json();
     let names: Vec<&str> =
         all["agents"].as_array().unwrap().iter().map(|agent| agent["name"].as_str().unwrap()).collect();
     assert!(names.len() > 1 && names.iter().all(|name| name.starts_with("osaka-")), "{names:?}");
     // An invalid change is applied to no agent.
     assert_eq!(put("/api/1/groups/osaka/settings", json!({ "share": 2 })).status, StatusCode::UNPROCESSABLE_ENTITY);
-    let told = manager.heartbeat("osaka-004", 1);
-    assert_eq!(told["settings"]["programs"], json!(["curl"]));
-    let agents = manager.ask(Identity::Page, Method::GET, "/api/1/agents?group=osaka", None, &[]).json();
+    let documented = manager.heartbeat("osaka-004", 1);
+    assert_eq!(documented["settings"]["programs"], json!(["curl"]));
+    let agents = manager.request(Identity::Page, Method::GET, "/api/1/agents?group=osaka", None, &[]).json();
     assert!(agents["agents"].as_array().unwrap().iter().all(|agent| agent["settings"]["version"] == 2));
 }
 
 #[test]
 fn a_token_is_shown_once_and_rejected_after_revocation() {
     let manager = Manager::with_a_day(1);
-    let ask = |method: Method, url: &str, body: Option<Value>| {
-        manager.ask(Identity::Page, method, url, body.as_ref(), &[("content-type", "application/json")])
+    let status_of = |method: Method, url: &str, body: Option<Value>| {
+        manager.request(Identity::Page, method, url, body.as_ref(), &[("content-type", "application/json")])
     };
-    let made = ask(Method::POST, "/api/1/tokens", Some(json!({ "name": "new-one", "role": "reader" })));
+    let made = status_of(Method::POST, "/api/1/tokens", Some(json!({ "name": "new-one", "role": "reader" })));
     assert_eq!(made.status, StatusCode::CREATED);
     let token = made.json()["token"].as_str().unwrap().to_owned();
     assert!(token.starts_with("new-one."));
-    let listed = ask(Method::GET, "/api/1/tokens", None).text();
+    let listed = status_of(Method::GET, "/api/1/tokens", None).text();
     assert!(listed.contains("new-one") && !listed.contains(&token[8..]));
-    assert_eq!(ask(Method::DELETE, "/api/1/tokens/new-one", None).status, StatusCode::NO_CONTENT);
-    assert_eq!(ask(Method::DELETE, "/api/1/tokens/new-one", None).status, StatusCode::NOT_FOUND);
+    assert_eq!(status_of(Method::DELETE, "/api/1/tokens/new-one", None).status, StatusCode::NO_CONTENT);
+    assert_eq!(status_of(Method::DELETE, "/api/1/tokens/new-one", None).status, StatusCode::NOT_FOUND);
 }
 
 #[test]
 fn agents_are_listed_as_connected_away_or_never() {
     let manager = Manager::with_a_day(20);
     let now = manager.now_ns;
-    let agents = manager.ask(Identity::Page, Method::GET, "/api/1/agents", None, &[]).json();
+    let agents = manager.request(Identity::Page, Method::GET, "/api/1/agents", None, &[]).json();
     let of =
         |name: &str| agents["agents"].as_array().unwrap().iter().find(|agent| agent["name"] == name).unwrap().clone();
-    let (fine, away, never) = (of("kyoto-000"), of(manager.name_of(support::scripted::AWAY_AT)), of("never-came"));
+    let (fine, disconnected, unconnected) =
+        (of("kyoto-000"), of(manager.name_of(support::scripted::DISCONNECTED_AGENT)), of("never-came"));
     assert_eq!(
-        (&fine["state"], &away["state"], &never["state"]),
+        (&fine["state"], &disconnected["state"], &unconnected["state"]),
         (&json!("connected"), &json!("away"), &json!("never"))
     );
-    assert_eq!((&never["last_seen_unix_ns"], &never["has_token"]), (&Value::Null, &json!(true)));
+    assert_eq!((&unconnected["last_seen_unix_ns"], &unconnected["has_token"]), (&Value::Null, &json!(true)));
     let wrong = of(manager.name_of(support::scripted::WRONG_CLOCK_AT))["clock_offset_ns"].as_i64().unwrap();
     assert_eq!(wrong, 420 * SECOND_NS as i64);
     assert_eq!(of(manager.name_of(support::scripted::LOSES_AT))["losses"]["records"], 1234);
-    let hostile = manager.ask(
+    let hostile = manager.request(
         Identity::Page,
         Method::GET,
         &format!("/api/1/agents/{}", manager.name_of(support::scripted::HOSTILE_AT)),
@@ -412,7 +436,7 @@ fn agents_are_listed_as_connected_away_or_never() {
     assert_eq!(hostile.json()["host"], support::scripted::HOSTILE);
     assert!(fine["last_seen_unix_ns"].as_u64().unwrap() <= now + 600 * SECOND_NS);
     for (query, count) in [("state=away", 1), ("state=never", 1), ("search=OSAKA", 6), ("group=", 3), ("limit=5", 5)] {
-        let found = manager.ask(Identity::Page, Method::GET, &format!("/api/1/agents?{query}"), None, &[]).json();
+        let found = manager.request(Identity::Page, Method::GET, &format!("/api/1/agents?{query}"), None, &[]).json();
         assert_eq!(found["agents"].as_array().unwrap().len(), count, "{query}: {found}");
     }
 }
@@ -444,7 +468,7 @@ fn viewers_receive_the_full_state_and_then_identical_changes() {
     }
     let change = json!({ "share": 0.25 });
     let json = [("content-type", "application/json")];
-    manager.ask(Identity::Page, Method::PUT, "/api/1/agents/kyoto-000/settings", Some(&change), &json).json();
+    manager.request(Identity::Page, Method::PUT, "/api/1/agents/kyoto-000/settings", Some(&change), &json).json();
     let tells =
         |text: &str| events(text).iter().any(|(_, _, data)| data["agents"]["kyoto-000"]["settings"]["share"] == 0.25);
     assert!(first.until(tells) && second.until(tells));
@@ -466,25 +490,25 @@ fn concurrent_file_readers_are_limited() {
     let manager = Manager::with_a_day(20);
     let url = "/api/1/exchanges/export?since=3d";
     // Viewers that do not read: each takes a place.
-    let held: Vec<_> = (0..4).map(|_| manager.stream(url)).collect();
-    assert!(held.iter().all(|(status, _)| *status == StatusCode::OK));
-    let ask = |url: &str| manager.ask(Identity::Page, Method::GET, url, None, &[]).status;
-    assert_eq!(ask(url), StatusCode::TOO_MANY_REQUESTS);
-    assert_eq!(ask("/api/1/agents"), StatusCode::OK, "what takes no time is not held up");
-    drop(held);
+    let streams: Vec<_> = (0..4).map(|_| manager.stream(url)).collect();
+    assert!(streams.iter().all(|(status, _)| *status == StatusCode::OK));
+    let status_of = |url: &str| manager.request(Identity::Page, Method::GET, url, None, &[]).status;
+    assert_eq!(status_of(url), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(status_of("/api/1/agents"), StatusCode::OK, "short requests are not blocked by long ones");
+    drop(streams);
     // Their threads detect closed connections after an unknown time.
-    while ask("/api/1/exchanges?since=3d") == StatusCode::TOO_MANY_REQUESTS {
+    while status_of("/api/1/exchanges?since=3d") == StatusCode::TOO_MANY_REQUESTS {
         std::thread::yield_now();
     }
     // A time that no event needs.
-    let data = manager::Data::beside(manager.folder(), false).unwrap();
+    let data = manager::Data::open_shared(manager.folder(), false).unwrap();
     let sql = "INSERT INTO parts (day, file, rows, bytes, first_at, last_at, made_at) VALUES ('2001-01-01', 'x', 20000001, 1, ?1, ?1, 1)";
     data.change(|index| index.execute(sql, [978_350_400_000_000_000_i64])).unwrap();
-    assert_eq!(ask("/api/1/exchanges/export?since=2001-01-01&until=2001-01-02"), StatusCode::PAYLOAD_TOO_LARGE);
+    assert_eq!(status_of("/api/1/exchanges/export?since=2001-01-01&until=2001-01-02"), StatusCode::PAYLOAD_TOO_LARGE);
     // A listed file is missing: the transfer ends early.
     let sql = "UPDATE parts SET rows = 7 WHERE file = 'x'";
     data.change(|index| index.execute(sql, [])).unwrap();
     let (status, mut broken) = manager.stream("/api/1/exchanges/export?since=2001-01-01&until=2001-01-02");
     assert_eq!(status, StatusCode::OK);
-    assert!(broken.fails(), "it must not look whole");
+    assert!(broken.fails(), "an export with a missing file must look incomplete");
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   programs ─rings─▶ agent: journal ─▶ rows ─▶ spool ══ HTTPS, batches in order ══▶ manager: ingest ─▶ index.sqlite
-//!   (LD_PRELOAD)             (tap::standing)    (bounded)                               │  ─▶ days/DATE/part.parquet
+//!   (LD_PRELOAD)             (tap::daemon_state) (bounded)                               │  ─▶ days/DATE/part.parquet
 //!                                                                                       └─▶ quality, alerts, OTLP, page
 //! ```
 //!
@@ -58,7 +58,7 @@ pub fn is_name(text: &str) -> bool {
 }
 
 /// Makes text of another program printable: no control characters, at most 80 characters.
-pub fn shown(text: &str) -> String {
+pub fn printable(text: &str) -> String {
     text.chars().take(80).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
@@ -230,7 +230,7 @@ pub struct Stored {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Refusal {
     /// The reason, for programs.
-    pub error: Why,
+    pub error: RefusalReason,
     /// The reason and what to do, for people. The text repeats nothing of the request.
     pub message: String,
     /// For a gap in the sequence: the highest stored number of the stream.
@@ -241,7 +241,7 @@ pub struct Refusal {
 /// Reasons for a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Why {
+pub enum RefusalReason {
     /// 401: no token, an unknown one, or a revoked one.
     Unauthenticated,
     /// 403: a token or stream of another agent, or a token of another role.
@@ -272,40 +272,40 @@ pub enum Why {
     Unavailable,
 }
 
-impl Why {
+impl RefusalReason {
     /// HTTP status of the refusal.
     pub const fn status(self) -> u16 {
         match self {
-            Why::Unauthenticated => 401,
-            Why::Forbidden => 403,
-            Why::NotFound => 404,
-            Why::MethodNotAllowed => 405,
-            Why::TooLarge => 413,
-            Why::UnsupportedMediaType => 415,
-            Why::Malformed => 400,
-            Why::InvalidValue => 422,
-            Why::AlreadyStored | Why::Conflict | Why::SequenceGap => 409,
-            Why::TooManyRequests => 429,
-            Why::Unavailable => 503,
+            RefusalReason::Unauthenticated => 401,
+            RefusalReason::Forbidden => 403,
+            RefusalReason::NotFound => 404,
+            RefusalReason::MethodNotAllowed => 405,
+            RefusalReason::TooLarge => 413,
+            RefusalReason::UnsupportedMediaType => 415,
+            RefusalReason::Malformed => 400,
+            RefusalReason::InvalidValue => 422,
+            RefusalReason::AlreadyStored | RefusalReason::Conflict | RefusalReason::SequenceGap => 409,
+            RefusalReason::TooManyRequests => 429,
+            RefusalReason::Unavailable => 503,
         }
     }
 
     /// Name of the reason in JSON and in the manager's index.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Why::Unauthenticated => "unauthenticated",
-            Why::Forbidden => "forbidden",
-            Why::NotFound => "not_found",
-            Why::MethodNotAllowed => "method_not_allowed",
-            Why::TooLarge => "too_large",
-            Why::UnsupportedMediaType => "unsupported_media_type",
-            Why::Malformed => "malformed",
-            Why::InvalidValue => "invalid_value",
-            Why::AlreadyStored => "already_stored",
-            Why::Conflict => "conflict",
-            Why::SequenceGap => "sequence_gap",
-            Why::TooManyRequests => "too_many_requests",
-            Why::Unavailable => "unavailable",
+            RefusalReason::Unauthenticated => "unauthenticated",
+            RefusalReason::Forbidden => "forbidden",
+            RefusalReason::NotFound => "not_found",
+            RefusalReason::MethodNotAllowed => "method_not_allowed",
+            RefusalReason::TooLarge => "too_large",
+            RefusalReason::UnsupportedMediaType => "unsupported_media_type",
+            RefusalReason::Malformed => "malformed",
+            RefusalReason::InvalidValue => "invalid_value",
+            RefusalReason::AlreadyStored => "already_stored",
+            RefusalReason::Conflict => "conflict",
+            RefusalReason::SequenceGap => "sequence_gap",
+            RefusalReason::TooManyRequests => "too_many_requests",
+            RefusalReason::Unavailable => "unavailable",
         }
     }
 }
@@ -316,7 +316,13 @@ mod tests {
 
     #[test]
     fn refusal_reasons_serialize_to_their_json_names() {
-        for why in [Why::Unauthenticated, Why::NotFound, Why::TooLarge, Why::SequenceGap, Why::Unavailable] {
+        for why in [
+            RefusalReason::Unauthenticated,
+            RefusalReason::NotFound,
+            RefusalReason::TooLarge,
+            RefusalReason::SequenceGap,
+            RefusalReason::Unavailable,
+        ] {
             assert_eq!(serde_json::to_string(&why).unwrap(), format!("{:?}", why.as_str()));
         }
     }

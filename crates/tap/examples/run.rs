@@ -14,10 +14,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let preload = std::env::var_os("LD_PRELOAD");
     let mut child = Command::new(program).args(arguments).envs(folder.environment(preload.as_deref())).spawn()?;
     let quiet = std::env::var_os("QUIET").is_some();
-    let mut told = 0_usize;
+    let mut events = 0_usize;
     loop {
         let ended = child.try_wait()?.is_some();
-        told += rings.drain(&mut |event| {
+        events += rings.drain(&mut |event| {
             if !quiet {
                 eprintln!("{}.{} {:?}", event.origin.image, event.origin.tid, event.what);
             }
@@ -28,6 +28,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         #[allow(clippy::disallowed_methods, reason = "an example waits for its child")]
         std::thread::sleep(Duration::from_millis(2));
     }
-    eprintln!("{told} events");
+    eprintln!("{events} events");
     Ok(())
 }

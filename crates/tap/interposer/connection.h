@@ -1,6 +1,6 @@
 /* Connections: the descriptor table, the open run of each connection, and the kernel's counters at the end.
  *
- *   descriptors[fd] -> 0 not looked at | 1 not followed | n: connections[n], shared by descriptors that dup made
+ *   descriptors[fd] -> 0 not inspected | 1 not followed | n: connections[n], shared by descriptors that dup made
  *
   * Both tables are zero pages until touched. There are no locks: descriptors change by compare and swap, and bytes
   * are added atomically and taken out in one step, so that each byte is reported exactly once. Other fields of a
@@ -44,15 +44,15 @@ enum direction { SEND = 0, RECEIVE = 1, NEITHER = 2 };
 #define TOUCHED 64u    /* used since this image began */
 #define LOST_SIGHT 128u
 #define INHERITED 256u /* from the parent, by fork */
-#define NAMELESS 512u  /* reported without a local address */
+#define NO_LOCAL_ADDRESS 512u  /* reported without a local address */
 
 struct run {
     uint64_t begin, first, end;
     uint64_t bytes; /* 0: no run is open */
     uint64_t blocked, waited;
-    uint64_t waits_since; /* the first EAGAIN; 0: none */
+    uint64_t waiting_since; /* the first EAGAIN; 0: none */
     uint32_t calls;
-    uint32_t error_told; /* last reported errno: repeated failures do not fill the ring */
+    uint32_t error_reported; /* last reported errno: repeated failures do not fill the ring */
 };
 
 struct connection {
@@ -64,7 +64,7 @@ struct connection {
     uint32_t forks_before;
     uint32_t next_free;
     uint64_t connect_begin, in_progress_since;
-    uint64_t told[2]; /* reported bytes, by direction */
+    uint64_t reported[2]; /* reported bytes, by direction */
     struct run run[2];
 } __attribute__((aligned(64)));
 
@@ -73,31 +73,31 @@ _Static_assert(sizeof(struct connection) == 192, "three cache lines, one of them
 static uint32_t descriptors[DESCRIPTORS];
 static struct connection connections[CONNECTIONS];
 static uint32_t connections_used = FIRST; /* entries ever used */
-static uint64_t free_places;              /* top of the stack of free entries; upper half: a counter against ABA */
+static uint64_t free_entries;              /* top of the stack of free entries; upper half: a counter against ABA */
 static uint32_t descriptors_end;          /* above the highest known descriptor */
 
-static struct connection *take_place(void) {
-    uint64_t top = LOAD_ACQUIRE(&free_places);
+static struct connection *take_entry(void) {
+    uint64_t top = LOAD_ACQUIRE(&free_entries);
     while ((uint32_t)top) {
-        struct connection *place = &connections[(uint32_t)top];
-        uint64_t next = ((top >> 32) + 1) << 32 | LOAD(&place->next_free);
-        if (REPLACE(&free_places, &top, next)) return place;
+        struct connection *entry = &connections[(uint32_t)top];
+        uint64_t next = ((top >> 32) + 1) << 32 | LOAD(&entry->next_free);
+        if (REPLACE(&free_entries, &top, next)) return entry;
     }
     if (LOAD(&connections_used) >= CONNECTIONS) return NULL;
     uint32_t at = ADD(&connections_used, 1);
     return at < CONNECTIONS ? &connections[at] : NULL;
 }
 
-static void give_place_back(struct connection *place) {
-    STORE(&place->number, 0);
-    uint64_t top = LOAD_ACQUIRE(&free_places), next;
+static void return_entry(struct connection *entry) {
+    STORE(&entry->number, 0);
+    uint64_t top = LOAD_ACQUIRE(&free_entries), next;
     do {
-        STORE(&place->next_free, (uint32_t)top);
-        next = ((top >> 32) + 1) << 32 | (uint32_t)(place - connections);
-    } while (!REPLACE(&free_places, &top, next));
+        STORE(&entry->next_free, (uint32_t)top);
+        next = ((top >> 32) + 1) << 32 | (uint32_t)(entry - connections);
+    } while (!REPLACE(&free_entries, &top, next));
 }
 
-static void saw_descriptor(uint32_t fd) {
+static void note_descriptor(uint32_t fd) {
     uint32_t end = LOAD(&descriptors_end);
     while (UNLIKELY(fd >= end) && !REPLACE(&descriptors_end, &end, fd + 1)) {
     }
@@ -136,22 +136,22 @@ static uint16_t address(uint8_t to[16], const struct sockaddr_storage *from) {
 
 /* Fills the first record of a new connection. If `peer` is NULL the kernel is queried. False without a peer. */
 static bool describe(int fd, struct record *record, const struct sockaddr_storage *peer) {
-    struct sockaddr_storage ends[2];
-    memset(ends, 0, sizeof ends);
-    socklen_t length = sizeof ends[0];
-    RAW(SYS_getsockname, fd, &ends[0], &length, 0, 0);
+    struct sockaddr_storage addresses[2];
+    memset(addresses, 0, sizeof addresses);
+    socklen_t length = sizeof addresses[0];
+    RAW(SYS_getsockname, fd, &addresses[0], &length, 0, 0);
     if (!peer) {
-        length = sizeof ends[1];
-        if (RAW(SYS_getpeername, fd, &ends[1], &length, 0, 0) < 0) return false;
-        peer = &ends[1];
+        length = sizeof addresses[1];
+        if (RAW(SYS_getpeername, fd, &addresses[1], &length, 0, 0) < 0) return false;
+        peer = &addresses[1];
     }
-    record->opened.local_port = address(record->opened.local, &ends[0]);
+    record->opened.local_port = address(record->opened.local, &addresses[0]);
     record->opened.peer_port = address(record->opened.peer, peer);
     return true;
 }
 
 /* The number is set before a descriptor points to the entry. */
-static void occupy(struct connection *c, uint64_t number, int fd, uint32_t flags) {
+static void init_connection(struct connection *c, uint64_t number, int fd, uint32_t flags) {
     memset(c->run, 0, sizeof c->run);
     c->references = 1;
     c->fd = fd;
@@ -159,22 +159,22 @@ static void occupy(struct connection *c, uint64_t number, int fd, uint32_t flags
     c->direction = NEITHER;
     c->forks_before = LOAD(&forks);
     c->connect_begin = c->in_progress_since = 0;
-    c->told[SEND] = c->told[RECEIVE] = 0;
+    c->reported[SEND] = c->reported[RECEIVE] = 0;
     STORE_RELEASE(&c->number, number);
 }
 
-/* Follows `fd` as a new connection; NULL if the table is full, or another thread was faster and has reported it. */
+/* Follows `fd` as a new connection. NULL: the table is full, or another thread has reported the connection. */
 static struct connection *follow(int fd, uint32_t before, struct record *record, uint32_t flags) {
-    struct connection *c = (uint32_t)fd < DESCRIPTORS && record->connection ? take_place() : NULL;
+    struct connection *c = (uint32_t)fd < DESCRIPTORS && record->connection ? take_entry() : NULL;
     if (!c) {
-        no_room();
+        count_unfollowed();
         if ((uint32_t)fd < DESCRIPTORS) STORE(&descriptors[fd], IGNORED);
         return NULL;
     }
-    occupy(c, record->connection, fd, flags);
-    saw_descriptor((uint32_t)fd);
+    init_connection(c, record->connection, fd, flags);
+    note_descriptor((uint32_t)fd);
     if (!REPLACE(&descriptors[fd], &before, (uint32_t)(c - connections))) {
-        give_place_back(c);
+        return_entry(c);
         return NULL;
     }
     record->kind = KIND_OPENED;
@@ -182,21 +182,21 @@ static struct connection *follow(int fd, uint32_t before, struct record *record,
     return c;
 }
 
-/* Looks at an unknown descriptor: inherited, passed, or made by a call without a hook. Hooks that run before the
+/* Inspects an unknown descriptor: inherited, passed, or made by a call without a hook. Hooks that run before the
  * constructor also initialize everything here. errno is preserved. */
-static __attribute__((noinline)) struct connection *look(int fd) {
+static __attribute__((noinline)) struct connection *inspect(int fd) {
     ENSURE_STARTED();
     if (!active || (uint32_t)fd >= DESCRIPTORS || LOAD(&sandboxed)) return NULL;
     long kind = is_tcp(fd);
     if (kind == -EBADF) return NULL;
     if (kind < 0) {
         uint32_t unknown = UNKNOWN;
-        saw_descriptor((uint32_t)fd);
+        note_descriptor((uint32_t)fd);
         REPLACE(&descriptors[fd], &unknown, IGNORED);
         return NULL;
     }
     struct record record = {.flags = FLAG_ROLE_FOUND, .begin = ticks()};
-    /* Not connected; it may be later. */
+    /* The socket is not connected yet. */
     if (!describe(fd, &record, NULL)) return NULL;
     record.connection = cookie(fd);
     struct connection *c = follow(fd, UNKNOWN, &record, FOUND);
@@ -205,12 +205,12 @@ static __attribute__((noinline)) struct connection *look(int fd) {
     return at >= FIRST ? &connections[at] : NULL;
 }
 
-/* Inherited descriptors to look at: some microseconds in all, since most are not open. */
+/* Number of descriptors to inspect at the start: some microseconds in all, since most are not open. */
 #define INHERITED_DESCRIPTORS 64
 
 /* Reports connections inherited over exec before the program uses them: the previous holder may close them now,
  * and they stay open. Several descriptors may be one connection, as those from inetd. */
-static void look_at_inherited(void) {
+static void report_inherited(void) {
     struct connection *found[INHERITED_DESCRIPTORS];
     uint32_t count = 0;
     if (LOAD(&sandboxed)) return;
@@ -224,7 +224,7 @@ static void look_at_inherited(void) {
             if (found[i]->number == record.connection) c = found[i];
         if (c) {
             ADD(&c->references, 1);
-            saw_descriptor((uint32_t)fd);
+            note_descriptor((uint32_t)fd);
             STORE_RELEASE(&descriptors[fd], (uint32_t)(c - connections));
         } else if ((c = follow(fd, UNKNOWN, &record, FOUND))) {
             found[count++] = c;
@@ -239,24 +239,24 @@ static inline struct connection *followed(int fd) {
         if (at == IGNORED) return NULL;
         if (LIKELY(at >= FIRST)) return &connections[at];
     }
-    return look(fd);
+    return inspect(fd);
 }
 
-/* Like `followed`, without looking at an unknown descriptor. */
+/* Like `followed`, without inspecting an unknown descriptor. */
 static inline struct connection *known(int fd) {
     if ((uint32_t)fd >= DESCRIPTORS) return NULL;
     uint32_t at = LOAD(&descriptors[fd]);
     return at >= FIRST ? &connections[at] : NULL;
 }
 
-/* Takes the open run out and reports it. A run with only an error or end of file is reported too. */
+/* Removes the open run and reports it. A run with only an error or end of file is reported too. */
 static __attribute__((noinline)) void push_run(struct connection *c, enum direction direction, uint8_t flags,
                                                uint16_t error) {
-    know_yourself();
+    detect_fork();
     struct run *run = &c->run[direction];
     uint64_t bytes = SWAP(&run->bytes, 0);
     if (!bytes && !flags && !error) return;
-    STORE(&c->told[direction], LOAD(&c->told[direction]) + bytes);
+    STORE(&c->reported[direction], LOAD(&c->reported[direction]) + bytes);
     struct record *record = open_record();
     if (LIKELY(record)) {
         record->kind = direction == SEND ? KIND_SENT : KIND_RECEIVED;
@@ -277,32 +277,32 @@ static __attribute__((noinline)) void push_run(struct connection *c, enum direct
     STORE(&run->waited, 0);
 }
 
-/* The direction changes: reports the run of the other direction, and restarts its waiting time, since no response
- * was possible until now. */
-static __attribute__((noinline)) void turn(struct connection *c, enum direction direction, uint64_t now) {
+/* Changes the direction of a connection: reports the run of the other direction, and restarts that run's waiting
+ * time, since no response was possible until now. */
+static __attribute__((noinline)) void change_direction(struct connection *c, enum direction direction, uint64_t now) {
     enum direction other = direction == SEND ? RECEIVE : SEND;
     push_run(c, other, 0, 0);
-    if (LOAD(&c->run[other].waits_since)) STORE(&c->run[other].waits_since, now);
+    if (LOAD(&c->run[other].waiting_since)) STORE(&c->run[other].waiting_since, now);
     STORE(&c->direction, direction);
     SET_BITS(&c->flags, TOUCHED);
 }
 
 /* Sets the local address, which was unknown when the attempt was reported. */
-static void add_own_address(int fd, struct record *record) {
-    struct sockaddr_storage own;
-    memset(&own, 0, sizeof own);
-    socklen_t length = sizeof own;
-    if (LOAD(&sandboxed) || RAW(SYS_getsockname, fd, &own, &length, 0, 0) < 0) return;
+static void add_local_address(int fd, struct record *record) {
+    struct sockaddr_storage local;
+    memset(&local, 0, sizeof local);
+    socklen_t length = sizeof local;
+    if (LOAD(&sandboxed) || RAW(SYS_getsockname, fd, &local, &length, 0, 0) < 0) return;
     uint8_t bytes[16];
-    record->calls = address(bytes, &own);
-    memcpy(record->attempt.own_first, bytes, 8);
-    memcpy(record->attempt.own_rest, bytes + 8, 8);
-    record->flags |= FLAG_OWN_ADDRESS;
+    record->calls = address(bytes, &local);
+    memcpy(record->attempt.local_first, bytes, 8);
+    memcpy(record->attempt.local_rest, bytes + 8, 8);
+    record->flags |= FLAG_LOCAL_ADDRESS;
 }
 
-/* Connect has ended, as the program sees it. */
-static __attribute__((noinline)) void settle(struct connection *c, uint64_t now, uint16_t error) {
-    uint32_t before = CLEAR_BITS(&c->flags, CONNECTING | NAMELESS);
+/* Reports that connect has ended, as the program sees it. */
+static __attribute__((noinline)) void connect_ended(struct connection *c, uint64_t now, uint16_t error) {
+    uint32_t before = CLEAR_BITS(&c->flags, CONNECTING | NO_LOCAL_ADDRESS);
     if (error) SET_BITS(&c->flags, FAILED);
     struct record record = {
         .kind = error ? KIND_CONNECT_FAILED : KIND_CONNECTED,
@@ -314,26 +314,26 @@ static __attribute__((noinline)) void settle(struct connection *c, uint64_t now,
     uint64_t returned = c->in_progress_since ? c->in_progress_since : now;
     record.attempt.blocked = returned - c->connect_begin;
     record.attempt.waited = now > returned ? now - returned : 0;
-    /* Set by a failed connect. */
-    if (before & NAMELESS && !error) add_own_address(LOAD(&c->fd), &record);
+    /* A failed connect has no local address to report. */
+    if (before & NO_LOCAL_ADDRESS && !error) add_local_address(LOAD(&c->fd), &record);
     push(&record);
 }
 
-/* A call that transferred bytes, from `begin` to now. */
-static inline void moved(struct connection *c, enum direction direction, uint64_t begin, uint64_t bytes) {
+/* Adds a call that transferred bytes, from `begin` to now. */
+static inline void transferred(struct connection *c, enum direction direction, uint64_t begin, uint64_t bytes) {
     struct run *run = &c->run[direction];
     uint64_t end = ticks();
-    if (UNLIKELY(LOAD(&c->flags) & CONNECTING)) settle(c, begin, 0);
-    if (LOAD(&c->direction) != direction) turn(c, direction, begin);
-    uint64_t waits_since = LOAD(&run->waits_since);
-    if (waits_since) {
-        STORE(&run->waits_since, 0);
-        if (begin > waits_since) STORE(&run->waited, LOAD(&run->waited) + (begin - waits_since));
+    if (UNLIKELY(LOAD(&c->flags) & CONNECTING)) connect_ended(c, begin, 0);
+    if (LOAD(&c->direction) != direction) change_direction(c, direction, begin);
+    uint64_t waiting_since = LOAD(&run->waiting_since);
+    if (waiting_since) {
+        STORE(&run->waiting_since, 0);
+        if (begin > waiting_since) STORE(&run->waited, LOAD(&run->waited) + (begin - waiting_since));
     }
     if (ADD(&run->bytes, bytes) == 0) {
         STORE(&run->begin, begin);
         STORE(&run->first, end);
-        STORE(&run->error_told, 0);
+        STORE(&run->error_reported, 0);
     }
     STORE(&run->calls, LOAD(&run->calls) + 1);
     STORE(&run->blocked, LOAD(&run->blocked) + (end - begin));
@@ -347,52 +347,52 @@ static inline bool is_misuse(int error) {
            error == EOPNOTSUPP || error == EMSGSIZE || error == EISCONN || error == EALREADY || error == EDESTADDRREQ;
 }
 
-/* A run that ends here: by an error, or because the other side has closed its direction. */
-static __attribute__((noinline)) void ended(struct connection *c, enum direction direction, uint64_t begin,
+/* Ends a run: by an error, or because the other side has closed its direction. */
+static __attribute__((noinline)) void run_ended(struct connection *c, enum direction direction, uint64_t begin,
                                             uint8_t flags, uint16_t error) {
     struct run *run = &c->run[direction];
-    if (error ? LOAD(&run->error_told) == error : LOAD(&c->flags) & ENDED) return;
+    if (error ? LOAD(&run->error_reported) == error : LOAD(&c->flags) & ENDED) return;
     uint64_t end = ticks();
     if (LOAD(&c->flags) & CONNECTING) {
-        settle(c, end, error);
+        connect_ended(c, end, error);
         if (error) return;
     }
-    if (LOAD(&c->direction) != direction) turn(c, direction, begin);
+    if (LOAD(&c->direction) != direction) change_direction(c, direction, begin);
     /* A separate record: the end time of the data stays unchanged. */
     push_run(c, direction, 0, 0);
-    uint64_t waits_since = SWAP(&run->waits_since, 0);
-    if (waits_since && begin > waits_since) ADD(&run->waited, begin - waits_since);
+    uint64_t waiting_since = SWAP(&run->waiting_since, 0);
+    if (waiting_since && begin > waiting_since) ADD(&run->waited, begin - waiting_since);
     STORE(&run->begin, begin);
     STORE(&run->first, end);
     STORE(&run->end, end);
     ADD(&run->blocked, end - begin);
     if (error)
-        STORE(&run->error_told, error);
+        STORE(&run->error_reported, error);
     else
         SET_BITS(&c->flags, ENDED);
     push_run(c, direction, flags, error);
 }
 
-/* After a call that returned `result` bytes, with errno as the kernel's error. */
-static inline void after(struct connection *c, uint64_t number, enum direction direction, uint64_t begin,
+/* Records the result of a call: `result` bytes, or errno as the kernel's error. */
+static inline void call_returned(struct connection *c, uint64_t number, enum direction direction, uint64_t begin,
                          ssize_t result) {
-    /* Another thread has closed it meanwhile, and the entry may be another connection's. */
+    /* Another thread has closed the connection meanwhile, and the entry may belong to another connection. */
     if (UNLIKELY(LOAD(&c->number) != number)) return;
-    /* Before adding bytes: pending bytes of the parent are not the child's. */
-    know_yourself();
+    /* A fork is detected before bytes are added: pending bytes of the parent do not belong to the child. */
+    detect_fork();
     if (LIKELY(result > 0)) {
-        moved(c, direction, begin, (uint64_t)result);
+        transferred(c, direction, begin, (uint64_t)result);
         return;
     }
     if (result == 0) {
-        if (direction == RECEIVE) ended(c, direction, begin, FLAG_ENDED, 0);
+        if (direction == RECEIVE) run_ended(c, direction, begin, FLAG_ENDED, 0);
         return;
     }
     int error = errno;
     if (LIKELY(error == EAGAIN)) {
-        if (!LOAD(&c->run[direction].waits_since)) STORE(&c->run[direction].waits_since, begin);
+        if (!LOAD(&c->run[direction].waiting_since)) STORE(&c->run[direction].waiting_since, begin);
     } else if (error != EINTR && !is_misuse(error)) {
-        ended(c, direction, begin, 0, (uint16_t)error);
+        run_ended(c, direction, begin, 0, (uint16_t)error);
         errno = error;
     }
 }
@@ -405,7 +405,7 @@ static bool has_kernel_tls(int fd) {
 }
 
 /* The kernel's byte counters of `fd`. */
-static void account(struct connection *c, int fd, struct record *record) {
+static void read_counters(struct connection *c, int fd, struct record *record) {
     uint32_t flags = LOAD(&c->flags);
     /* An unreported child holds what was closed after its fork, not what was opened later. */
     record->closed.forks_opened = c->forks_before;
@@ -416,7 +416,7 @@ static void account(struct connection *c, int fd, struct record *record) {
         record->flags |= FLAG_SANDBOXED;
         return;
     }
-    /* Nothing was transferred, and the sequence numbers have changed for the next attempt. */
+    /* After a failed attempt no bytes were transferred, and the sequence numbers have changed for the next attempt. */
     if (flags & FAILED) return;
     struct tcp_info info;
     memset(&info, 0, sizeof info);
@@ -435,19 +435,19 @@ static void account(struct connection *c, int fd, struct record *record) {
     if (flags & SHUT_SEND && info.tcpi_notsent_bytes) sent--;
     uint64_t received = info.tcpi_bytes_received;
     /* The other side's FIN counts as a received byte in TCP's sequence space. */
-    bool end_seen = flags & ENDED || info.tcpi_state == STATE_CLOSE_WAIT || info.tcpi_state == STATE_LAST_ACK ||
+    bool peer_closed = flags & ENDED || info.tcpi_state == STATE_CLOSE_WAIT || info.tcpi_state == STATE_LAST_ACK ||
                     info.tcpi_state == STATE_CLOSING || info.tcpi_state == STATE_TIME_WAIT;
-    if (end_seen) {
+    if (peer_closed) {
         if (received) received--;
     } else if (info.tcpi_state == STATE_CLOSE && received) {
         record->flags |= FLAG_OFF_BY_ONE;
     }
     /* Unread bytes: queried only if relevant. */
     int unread = 0;
-    if (received != LOAD(&c->told[RECEIVE])) RAW(SYS_ioctl, fd, FIONREAD, &unread, 0, 0);
+    if (received != LOAD(&c->reported[RECEIVE])) RAW(SYS_ioctl, fd, FIONREAD, &unread, 0, 0);
     if (unread > 0 && (uint64_t)unread <= received) received -= (uint64_t)unread;
-    if (received != LOAD(&c->told[RECEIVE]) || sent != LOAD(&c->told[SEND])) {
-        /* Whether it is still the same socket. */
+    if (received != LOAD(&c->reported[RECEIVE]) || sent != LOAD(&c->reported[SEND])) {
+        /* Checks whether `fd` is still the same socket. */
         if (cookie(fd) != (LOAD(&c->number) & 0xffffffffffffffull)) {
             record->flags |= FLAG_LOST_SIGHT;
             return;
@@ -456,11 +456,11 @@ static void account(struct connection *c, int fd, struct record *record) {
     }
     record->closed.sent = sent;
     record->closed.received = received;
-    record->flags |= FLAG_ACCOUNT;
+    record->flags |= FLAG_COUNTERS;
 }
 
 /* Another descriptor of `c`, or -1. */
-static int32_t another(const struct connection *c, int32_t except) {
+static int32_t other_descriptor(const struct connection *c, int32_t except) {
     uint32_t end = LOAD(&descriptors_end), at = (uint32_t)(c - connections);
     for (uint32_t fd = 0; fd < end; fd++)
         if (LOAD(&descriptors[fd]) == at && (int32_t)fd != except) return (int32_t)fd;
@@ -468,25 +468,25 @@ static int32_t another(const struct connection *c, int32_t except) {
 }
 
 /* Before a call that closes `fd`, a descriptor of `c`. Fills `record` if it is the connection's last descriptor;
- * the caller then calls `let_go` and reports the record. */
+ * the caller then calls `release_descriptor` and reports the record. */
 static bool about_to_close(struct connection *c, int fd, struct record *record) {
     if (__atomic_load_n(&c->references, __ATOMIC_ACQUIRE) > 1) return false;
     *record = (struct record){.kind = KIND_CLOSED, .connection = LOAD(&c->number), .begin = ticks()};
     push_run(c, SEND, 0, 0);
     push_run(c, RECEIVE, 0, 0);
-    account(c, fd, record);
+    read_counters(c, fd, record);
     return true;
 }
 
 /* `fd` no longer refers to `c`; the caller has checked that it did. True for the last descriptor. */
-static bool let_go(struct connection *c, int fd) {
+static bool release_descriptor(struct connection *c, int fd) {
     uint32_t at = (uint32_t)(c - connections);
     if (!REPLACE(&descriptors[fd], &at, UNKNOWN)) return false;
     if (__atomic_fetch_sub(&c->references, 1, __ATOMIC_ACQ_REL) > 1) {
-        if (LOAD(&c->fd) == fd) STORE(&c->fd, another(c, fd));
+        if (LOAD(&c->fd) == fd) STORE(&c->fd, other_descriptor(c, fd));
         return false;
     }
-    give_place_back(c);
+    return_entry(c);
     return true;
 }
 
@@ -499,33 +499,33 @@ static void forget_stale(int fd) {
         return;
     }
     /* A vfork child has its own descriptors, and the parent's table. */
-    if (!own_process()) return;
+    if (!is_own_process()) return;
     struct connection *c = &connections[at];
     SET_BITS(&c->flags, LOST_SIGHT);
     struct record record;
     bool last = about_to_close(c, fd, &record);
-    if (let_go(c, fd) && last) push(&record);
+    if (release_descriptor(c, fd) && last) push(&record);
 }
 
 /* Reports open connections before the image ends. */
-static void leave(void) {
+static void report_open_connections(void) {
     uint32_t used = LOAD(&connections_used);
     for (uint32_t at = FIRST; at < used && at < CONNECTIONS; at++) {
         struct connection *c = &connections[at];
         int32_t fd = LOAD(&c->fd);
         if (!LOAD(&c->number) || !(LOAD(&c->flags) & TOUCHED) || fd < 0) continue;
-        struct record record = {.kind = KIND_LEFT, .connection = LOAD(&c->number), .begin = ticks()};
+        struct record record = {.kind = KIND_LEAVING, .connection = LOAD(&c->number), .begin = ticks()};
         push_run(c, SEND, 0, 0);
         push_run(c, RECEIVE, 0, 0);
-        account(c, fd, &record);
+        read_counters(c, fd, &record);
         push(&record);
     }
-    tell_polled(&self, ticks());
-    if (LOAD(&datagram_sockets) || LOAD(&uring_setups) || LOAD(&unfollowed)) tell_aside();
+    report_polled(&self, ticks());
+    if (LOAD(&datagram_sockets) || LOAD(&uring_setups) || LOAD(&unfollowed)) report_aside();
 }
 
-/* In the child of a fork: it holds the connections, and none of the parent's pending bytes. */
-static void newborn(uint32_t parent_image, uint32_t parent_pid, uint32_t fork) {
+/* Starts the child of a fork, which holds the parent's connections, and none of the parent's pending bytes. */
+static void child_started(uint32_t parent_image, uint32_t parent_pid, uint32_t fork) {
     uint32_t used = LOAD(&connections_used);
     for (uint32_t at = FIRST; at < used && at < CONNECTIONS; at++) {
         struct connection *c = &connections[at];
@@ -535,7 +535,7 @@ static void newborn(uint32_t parent_image, uint32_t parent_pid, uint32_t fork) {
         c->flags = (c->flags & ~TOUCHED) | INHERITED;
     }
     datagram_sockets = uring_setups = unfollowed = 0;
-    introduce(KIND_FORKED, parent_image, parent_pid, fork);
+    report_image(KIND_FORKED, parent_image, parent_pid, fork);
 }
 
 #endif

@@ -9,7 +9,7 @@
 #include <sys/un.h>
 
 /* The collector responds within a millisecond. This is the maximum wait of a program for its user's first ring. */
-#define ASK_TIMEOUT_NS 200000000ull
+#define RING_REQUEST_TIMEOUT_NS 200000000ull
 
 /* Opens a ring of this user; -errno if there is none. Another user's file is rejected, even if root may open it:
  * its owner could truncate it, which would end this program. */
@@ -28,7 +28,7 @@ static long open_ring(const char *path, uint64_t *bytes) {
 }
 
 /* Appends `name` to a path with enough space, and `number` unless it is ~0. */
-static void put_name(char *to, const char *name, uint32_t number) {
+static void append_name(char *to, const char *name, uint32_t number) {
     while (*name) *to++ = *name++;
     if (number != ~0u) {
         char digits[10];
@@ -43,7 +43,7 @@ static void put_name(char *to, const char *name, uint32_t number) {
 /* Requests a ring from the collector, which responds with the user's number as it sees users (different in a user
  * namespace). The wait is short: if the collector does not respond, the program is not recorded. `path` is that of
  * the socket. */
-static bool ask(const char *path, uint32_t *user) {
+static bool request_ring(const char *path, uint32_t *user) {
     struct sockaddr_un to = {.sun_family = AF_UNIX};
     for (size_t i = 0; path[i]; i++) {
         if (i >= sizeof to.sun_path - 1) return false;
@@ -55,21 +55,21 @@ static bool ask(const char *path, uint32_t *user) {
     if (!read_status(&status) || status.filters) return false;
     long fd = RAW(SYS_socket, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, 0, 0);
     if (fd < 0) return false;
-    bool answered = false;
+    bool has_response = false;
     if (RAW(SYS_connect, fd, &to, sizeof to, 0, 0) == 0) {
-        uint64_t until = nanoseconds() + ASK_TIMEOUT_NS;
-        for (uint64_t now = until - ASK_TIMEOUT_NS; !answered && now < until; now = nanoseconds()) {
+        uint64_t until = nanoseconds() + RING_REQUEST_TIMEOUT_NS;
+        for (uint64_t now = until - RING_REQUEST_TIMEOUT_NS; !has_response && now < until; now = nanoseconds()) {
             struct pollfd waits = {.fd = (int)fd, .events = POLLIN};
             long ready = RAW(SYS_poll, &waits, 1, (until - now) / 1000000 + 1, 0, 0);
             if (ready < 0 && ready != -EINTR) break;
             if (ready > 0) {
-                answered = raw6(SYS_recvfrom, fd, (long)user, sizeof *user, MSG_DONTWAIT, 0, 0) == sizeof *user;
+                has_response = raw6(SYS_recvfrom, fd, (long)user, sizeof *user, MSG_DONTWAIT, 0, 0) == sizeof *user;
                 break;
             }
         }
     }
     RAW(SYS_close, fd, 0, 0, 0, 0);
-    return answered;
+    return has_response;
 }
 
 /* Opens the ring of this program's user in the folder YAMABIKO_TAP: `ring` for the tap's user, otherwise
@@ -84,16 +84,16 @@ static long find_ring(uint64_t *bytes) {
         length++;
     }
     if (folder[length]) return -ENOENT;
-    put_name(path + length, "/ring", ~0u);
+    append_name(path + length, "/ring", ~0u);
     long fd = open_ring(path, bytes);
     if (fd != -EACCES) return fd;
-    put_name(path + length, "/ring.", (uint32_t)RAW(SYS_geteuid, 0, 0, 0, 0, 0));
+    append_name(path + length, "/ring.", (uint32_t)RAW(SYS_geteuid, 0, 0, 0, 0, 0));
     fd = open_ring(path, bytes);
     if (fd != -ENOENT && fd != -EACCES) return fd;
     uint32_t user;
-    put_name(path + length, "/ask", ~0u);
-    if (!ask(path, &user)) return -ENOENT;
-    put_name(path + length, "/ring.", user);
+    append_name(path + length, "/ask", ~0u);
+    if (!request_ring(path, &user)) return -ENOENT;
+    append_name(path + length, "/ring.", user);
     return open_ring(path, bytes);
 }
 

@@ -8,8 +8,8 @@
   * has begun, and in a child that shares its parent's memory. Bytes that bypass the hooks show in the kernel's
   * counters at close; records without space in the ring are dropped and counted.
  *
- * Read ring.h first, then connection.h (`moved` is the heart), then the hooks. One translation unit, so that a hook for
- * a file is two loads and a jump.
+ * Read ring.h first, then connection.h (the central function is `transferred`), then the hooks. One translation unit,
+ * so that a hook that is called for a file costs two loads and a jump.
  */
 #define _GNU_SOURCE
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* System calls that bypass libc: they leave errno unchanged, are no cancellation points, and call no other hook. */
+/* System calls that bypass libc: they leave errno unchanged, are not cancellation points, and call no other hook. */
 #ifndef YAMABIKO_RAW_H
 #define YAMABIKO_RAW_H
 

@@ -125,8 +125,8 @@ static struct {
 /* Read by the assembler code of hooks/process.h; 0 until found. */
 __attribute__((used)) static long (*real_syscall)(long, ...);
 
-/* All resolved together before the program runs: a look-up inside a hook would take the loader's lock. Functions
- * that this libc lacks stay as they are, since no linked program calls them. */
+/* Resolves all functions together before the program runs: a look-up inside a hook would take the loader's lock.
+ * Functions that this libc lacks stay as they are, since no linked program calls them. */
 static void find_real(void) {
     void *found;
 #define FIND(name, result, parameters) \

@@ -8,7 +8,7 @@
   * The first slots have large rings, for busy threads; the others have small ones, so that many threads find a
   * slot. Every ring has some memory from the start, and gets more in its first round: reserved by the writer or,
   * if that is not allowed, by the collector. A page without memory would kill the writing program, so no writer
-  * exceeds a slot's `room`.
+  * exceeds a slot's `reserved`.
  *
   * A slot is a ring with one writer, the thread that claimed it, and one reader, the collector. `head` and `tail`
   * count records since the file was created and never go back. A writer without space drops the record and counts
@@ -48,7 +48,7 @@ struct header {
     uint32_t unfollowed;  /* connections beyond the tables of the programs of this run */
     uint64_t ring;        /* random number of this file */
     uint64_t boot[2];     /* for a tap daemon: the boot of the machine */
-    uint64_t unclaimed_told; /* written by the collector, as `tail` is */
+    uint64_t unclaimed_reported; /* written by the collector, as `tail` is */
     uint32_t image_base;     /* for this user's ring: upper byte of every image number */
     uint32_t reserved;
 };
@@ -58,13 +58,13 @@ struct slot {
     uint32_t image; /* 0: claimed by an owner not written yet */
     uint32_t tid;
     uint64_t dropped;
-    uint64_t room; /* records from the start of the ring with memory; it only grows */
+    uint64_t reserved; /* records from the start of the ring with memory; it only grows */
     uint32_t space; /* PID namespace of the owner; 0: unknown */
     uint8_t pad0[28];
     uint64_t head; /* written by the thread */
     uint8_t pad1[56];
     uint64_t tail; /* written by the collector */
-    uint64_t dropped_told; /* reported part of `dropped`; written by the collector */
+    uint64_t dropped_reported; /* reported part of `dropped`; written by the collector */
     uint8_t pad2[112];
 };
 
@@ -80,7 +80,7 @@ enum kind {
     KIND_RECEIVED,
     KIND_SHUT,
     KIND_CLOSED,
-    KIND_LEFT,
+    KIND_LEAVING,
     KIND_POLLED,
     KIND_ASIDE,
     KIND_FILTERED,
@@ -93,9 +93,9 @@ enum kind {
 #define FLAG_ROLE_ACCEPTED 1u
 #define FLAG_ROLE_FOUND 2u
 #define FLAG_NONBLOCKING 4u
-#define FLAG_INHERITED 8u /* open when the program began: not used yet, and maybe never */
+#define FLAG_INHERITED 8u /* open when the program began, and not used yet */
 /* Of KIND_CONNECTED: the local address is set, which the record of the attempt lacked. */
-#define FLAG_OWN_ADDRESS 1u
+#define FLAG_LOCAL_ADDRESS 1u
 /* Of KIND_CONNECT_FAILED: the kernel rejected the call, so there was no attempt. */
 #define FLAG_WITHDRAWN 2u
 /* Of KIND_EXECUTING. */
@@ -104,8 +104,8 @@ enum kind {
 /* Of KIND_SHUT. */
 #define FLAG_SHUT_RECEIVE 1u
 #define FLAG_SHUT_SEND 2u
-/* Of KIND_CLOSED, KIND_LEFT. */
-#define FLAG_ACCOUNT 1u /* sent and received are set */
+/* Of KIND_CLOSED, KIND_LEAVING. */
+#define FLAG_COUNTERS 1u /* sent and received are set */
 #define FLAG_STDIO 2u
 #define FLAG_KERNEL_TLS 4u
 #define FLAG_LOST_SIGHT 8u
@@ -129,9 +129,9 @@ struct record {
             uint64_t first, end, bytes, blocked, waited;
         } run; /* SENT, RECEIVED; POLLED end and blocked */
         struct {
-            uint8_t own_first[8]; /* start of an IPv6-form address; its port is in `calls` */
+            uint8_t local_first[8]; /* start of an IPv6-form address; its port is in `calls` */
             uint64_t end;
-            uint8_t own_rest[8];
+            uint8_t local_rest[8];
             uint64_t blocked, waited;
         } attempt; /* CONNECTED, CONNECT_FAILED */
         struct {
@@ -171,11 +171,13 @@ _Static_assert(offsetof(struct record, closed.forks_opened) == 56, "as src/rings
 _Static_assert(offsetof(struct record, image.fork) == 36, "as src/rings/layout.rs reads it");
 _Static_assert(offsetof(struct record, image.program) == 40, "as src/rings/layout.rs reads it");
 _Static_assert(sizeof(struct slot) == 256, "as src/rings/layout.rs reads it");
-_Static_assert(offsetof(struct slot, dropped) == 16 && offsetof(struct slot, room) == 24, "as src/rings/layout.rs reads it");
+_Static_assert(offsetof(struct slot, dropped) == 16, "as src/rings/layout.rs reads it");
+_Static_assert(offsetof(struct slot, reserved) == 24, "as src/rings/layout.rs reads it");
 _Static_assert(offsetof(struct slot, space) == 32, "as src/rings/layout.rs reads it");
 _Static_assert(offsetof(struct slot, head) == 64 && offsetof(struct slot, tail) == 128, "own cache lines");
-_Static_assert(offsetof(struct slot, dropped_told) == 136, "as src/rings/layout.rs reads it");
-_Static_assert(offsetof(struct header, ring) == 72 && offsetof(struct header, boot) == 80, "as src/rings/layout.rs reads it");
+_Static_assert(offsetof(struct slot, dropped_reported) == 136, "as src/rings/layout.rs reads it");
+_Static_assert(offsetof(struct header, ring) == 72, "as src/rings/layout.rs reads it");
+_Static_assert(offsetof(struct header, boot) == 80, "as src/rings/layout.rs reads it");
 _Static_assert(offsetof(struct header, image_base) == 104, "as src/rings/layout.rs reads it");
 _Static_assert(sizeof(struct header) == 112, "as src/rings/layout.rs reads it");
 

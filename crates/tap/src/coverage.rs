@@ -1,9 +1,9 @@
 //! Which processes cannot be seen, and why: read from /proc and from the program's file.
 //!
-//! A recorded process reports itself ([`What::Loaded`](crate::event::What::Loaded)). The loader silently skips a
-//! library that it cannot use, and a program without a loader never looks for one; this module finds out from
-//! outside. Activity of a recorded process that bypasses the hooks shows in the TCP counters of each connection
-//! ([`TcpCounts`](crate::event::TcpCounts)).
+//! A recorded process reports itself ([`EventKind::Loaded`](crate::event::EventKind::Loaded)). The loader silently
+//! skips a library that it cannot use, and a program without a loader never looks for one; this module determines both
+//! from the outside. Activity of a recorded process that bypasses the hooks shows in the TCP counters of each
+//! connection ([`TcpCounts`](crate::event::TcpCounts)).
 
 mod elf;
 mod ring_processes;
@@ -20,7 +20,7 @@ use sys::accounting::{ProcessStat, descendants};
 
 use crate::folder::{LIBRARY_NAME, PREFIX};
 
-pub use ring_processes::{Departed, RingProcesses};
+pub use ring_processes::{RingProcesses, ScanResult};
 
 /// Why a program does not load the library.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,17 +30,17 @@ pub enum Unseen {
     Static,
     /// A Go program without C code: it has no loader and makes system calls itself.
     Go,
-    /// Its loader belongs to another libc, which cannot load a library built for glibc.
+    /// The program's loader belongs to another libc, which cannot load a library built for glibc.
     OtherLibc(String),
     /// Built for another architecture, such as 32-bit x86.
     OtherMachine,
     /// Set-user-ID, set-group-ID or with file capabilities: the loader then ignores LD_PRELOAD.
     Privileged,
-    /// Its environment lacks the library: its parent set another environment.
-    NotHandedOn,
-    /// It has the library and could not map the ring: a memory limit, or another root directory.
+    /// The program's environment lacks the library: the parent set another environment.
+    NotPreloaded,
+    /// The program has the library and could not map the ring: a memory limit, or another root directory.
     NoRing,
-    /// It was started with a system call filter that may kill it for a call of the library: it is not recorded.
+    /// The program was started with a system call filter that may kill it for a call of the library.
     Filtered,
     /// No reason is known.
     Unexplained,
@@ -57,7 +57,7 @@ impl fmt::Display for Unseen {
                 "set-user-ID, set-group-ID or with file capabilities: the loader ignores \
              LD_PRELOAD",
             ),
-            Unseen::NotHandedOn => f.write_str("started with another environment, without LD_PRELOAD"),
+            Unseen::NotPreloaded => f.write_str("started with another environment, without LD_PRELOAD"),
             Unseen::NoRing => f.write_str("the ring could not be mapped: a memory limit, or another root directory"),
             Unseen::Filtered => f.write_str("started with a system call filter (seccomp): not recorded"),
             Unseen::Unexplained => f.write_str("did not report that it loaded the tap library"),
@@ -71,9 +71,9 @@ impl fmt::Display for Unseen {
 pub enum Partial {
     /// A Go program with C code: the C code is seen, Go's own system calls are not.
     Go,
-    /// It has this number of io_uring rings: the kernel takes requests from memory, without function calls.
+    /// The process has this number of io_uring rings: the kernel takes requests from memory, without function calls.
     Uring(usize),
-    /// It is linked with liburing.
+    /// The program is linked with liburing.
     UringLibrary,
 }
 
@@ -88,20 +88,20 @@ impl fmt::Display for Partial {
     }
 }
 
-/// A living process.
+/// A running process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process {
-    /// Its number in this PID namespace.
+    /// Process number in this PID namespace.
     pub pid: i32,
-    /// Its number in its innermost PID namespace: that of [`Origin`](crate::event::Origin).
+    /// Process number in its innermost PID namespace: that of [`Origin`](crate::event::Origin).
     pub inner_pid: u32,
     /// Start in clock ticks since boot: together with `pid` it identifies the process.
     pub started_ticks: u64,
-    /// Its short name, as in /proc/PID/comm.
+    /// Short name of the program, as in /proc/PID/comm.
     pub program: String,
 }
 
-/// Process `root` and its living descendants. One pass over /proc: processes that start or end meanwhile may be
+/// Process `root` and its running descendants. One pass over /proc: processes that start or end meanwhile may be
 /// missing.
 pub fn living(root: i32) -> Vec<Process> {
     let mut pids = descendants(root);
@@ -122,7 +122,7 @@ fn process(pid: i32) -> Option<Process> {
     })
 }
 
-/// Whether the process exists and is no zombie. `pid` is a number of this namespace; 0 is unknown and counts as
+/// Whether the process exists and is not a zombie. `pid` is a number of this namespace; 0 is unknown and counts as
 /// alive.
 pub fn is_alive(pid: u32) -> bool {
     pid == 0 || i32::try_from(pid).ok().and_then(ProcessStat::read).is_some_and(|stat| runs(&stat))
@@ -135,11 +135,11 @@ fn runs(stat: &ProcessStat) -> bool {
 /// Why `process` is not recorded. `None` if library and ring are mapped there, and if the process has ended. A
 /// process that just starts has mapped neither: call this after some time.
 pub fn reason(process: &Process) -> Option<Unseen> {
-    reason_beside(process, &|line| contains(line, PREFIX.as_bytes()) && contains(line, b"/ring"))
+    reason_for_ring(process, &|line| contains(line, PREFIX.as_bytes()) && contains(line, b"/ring"))
 }
 
-/// The same for any ring: `is_ring` recognizes the ring in a line of /proc/PID/maps.
-fn reason_beside(process: &Process, is_ring: &dyn Fn(&[u8]) -> bool) -> Option<Unseen> {
+/// Like [`reason`], for any ring: `is_ring` recognizes the ring in a line of /proc/PID/maps.
+fn reason_for_ring(process: &Process, is_ring: &dyn Fn(&[u8]) -> bool) -> Option<Unseen> {
     let proc = PathBuf::from(format!("/proc/{}", process.pid));
     let maps = fs::read(proc.join("maps")).ok()?;
     if maps.split(|&byte| byte == b'\n').any(is_ring) {
@@ -154,11 +154,11 @@ fn reason_beside(process: &Process, is_ring: &dyn Fn(&[u8]) -> bool) -> Option<U
     }
     // The environment at exec; later changes by the program are not visible.
     let environment = fs::read(proc.join("environ")).unwrap_or_default();
-    let handed_on = environment
+    let is_inherited = environment
         .split(|&byte| byte == 0)
         .any(|line| line.strip_prefix(b"LD_PRELOAD=").is_some_and(|list| contains(list, LIBRARY_NAME.as_bytes())));
-    if !handed_on {
-        return Some(Unseen::NotHandedOn);
+    if !is_inherited {
+        return Some(Unseen::NotPreloaded);
     }
     // After the environment: a program that changed its user on exec is not readable.
     let file = fs::metadata(proc.join("exe"));
@@ -172,16 +172,16 @@ pub fn partial(process: &Process) -> Option<Partial> {
     if rings > 0 {
         return Some(Partial::Uring(rings));
     }
-    elf_of(Path::new(&format!("/proc/{}/exe", process.pid))).filter(elf::Elf::is_go).map(|_| Partial::Go)
+    elf_of(Path::new(&format!("/proc/{}/exe", process.pid))).filter(elf::Elf::is_go_program).map(|_| Partial::Go)
 }
 
-/// The same for a program that may have ended, as far as its file shows.
+/// Like [`partial`], for a program that may have ended, as far as its file shows.
 pub fn partial_by_file(path: &Path) -> Option<Partial> {
     let elf = elf_of(&on_path(path)?)?;
     if elf.has_uring() {
         return Some(Partial::UringLibrary);
     }
-    elf.is_go().then_some(Partial::Go)
+    elf.is_go_program().then_some(Partial::Go)
 }
 
 /// Number of descriptors of `pid` that are io_uring rings, which bypass all hooks. Only the lowest descriptors are
@@ -215,7 +215,7 @@ pub fn why_not(path: &Path) -> Option<Unseen> {
     None
 }
 
-/// For a program that has ended: a limit on address space, inherited from this process, is reason enough.
+/// Why an ended program could not map the ring: a limit on address space, inherited from this process, explains it.
 fn unexplained() -> Unseen {
     match getrlimit(Resource::RLIMIT_AS) {
         Ok((limit, _)) if limit != RLIM_INFINITY => Unseen::NoRing,
@@ -268,14 +268,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_process_is_alive_and_knows_its_name() {
+    fn the_test_process_is_reported_as_alive_with_its_name() {
         let own = i32::try_from(std::process::id()).unwrap();
         assert!(is_alive(std::process::id()) && !is_alive(u32::MAX));
         let found = living(own).into_iter().find(|process| process.pid == own).unwrap();
         assert!(!found.program.is_empty() && found.started_ticks > 0);
         assert_eq!(uring_descriptors(own), 0);
         // A test process has no library, and no parent that preloaded it.
-        assert_eq!(reason(&found), Some(Unseen::NotHandedOn));
+        assert_eq!(reason(&found), Some(Unseen::NotPreloaded));
         assert_eq!(reason(&Process { pid: i32::MAX, ..found }), None);
     }
 
@@ -289,9 +289,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let script = folder.path().join("script");
         fs::write(&script, "#! /bin/sh -e\nexit 0\n").unwrap();
-        assert_eq!(why_not(&script), None, "it may not be run");
+        assert_eq!(why_not(&script), None, "a script without execute permission");
         fs::set_permissions(&script, fs::Permissions::from_mode(0o6755)).unwrap();
-        assert_eq!(why_not(&script), Some(Unseen::Unexplained), "a script's own bits do not count");
+        assert_eq!(why_not(&script), Some(Unseen::Unexplained), "the script's own set-user-ID bit does not count");
         let shell = folder.path().join("shell");
         fs::copy("/bin/sh", &shell).unwrap();
         fs::set_permissions(&shell, fs::Permissions::from_mode(0o4755)).unwrap();

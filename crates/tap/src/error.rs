@@ -35,7 +35,7 @@ pub enum Error {
         pid.map(|pid| format!(", process {pid},")).unwrap_or_default(),
         path.display()
     )]
-    Taken {
+    InUse {
         /// The folder.
         path: PathBuf,
         /// Process number of that agent in its own namespace, if known.

@@ -23,26 +23,26 @@ pub struct Event {
     /// The thread that reported it.
     pub origin: Origin,
     /// The event.
-    pub what: What,
+    pub what: EventKind,
 }
 
-impl What {
+impl EventKind {
     /// The connection number of the event, if it concerns a connection.
     pub(crate) fn connection_mut(&mut self) -> Option<&mut u64> {
         match self {
-            What::Opened(opened) => Some(&mut opened.connection),
-            What::Connected(attempt) | What::ConnectFailed(attempt) => Some(&mut attempt.connection),
-            What::Withdrawn { connection, .. } | What::Shut { connection, .. } => Some(connection),
-            What::Sent(run) | What::Received(run) => Some(&mut run.connection),
-            What::Closed(closed) | What::Left(closed) => Some(&mut closed.connection),
-            What::Loaded { .. }
-            | What::Forked { .. }
-            | What::Executing { .. }
-            | What::Resolved { .. }
-            | What::Polled { .. }
-            | What::Aside { .. }
-            | What::Filtered { .. }
-            | What::Lost { .. } => None,
+            EventKind::Opened(opened) => Some(&mut opened.connection),
+            EventKind::Connected(attempt) | EventKind::ConnectFailed(attempt) => Some(&mut attempt.connection),
+            EventKind::Withdrawn { connection, .. } | EventKind::Shut { connection, .. } => Some(connection),
+            EventKind::Sent(run) | EventKind::Received(run) => Some(&mut run.connection),
+            EventKind::Closed(closed) | EventKind::Leaving(closed) => Some(&mut closed.connection),
+            EventKind::Loaded { .. }
+            | EventKind::Forked { .. }
+            | EventKind::Executing { .. }
+            | EventKind::Resolved { .. }
+            | EventKind::Polled { .. }
+            | EventKind::Aside { .. }
+            | EventKind::Filtered { .. }
+            | EventKind::Lost { .. } => None,
         }
     }
 }
@@ -81,7 +81,7 @@ pub struct Owner {
 
 /// Kinds of events.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum What {
+pub enum EventKind {
     /// The library was loaded: this process image is recorded.
     Loaded {
         /// When its constructor ran.
@@ -115,9 +115,9 @@ pub enum What {
         program: String,
     },
     /// A process is about to run another program: exec in the process itself, in a vfork child, or by posix_spawn. If
-    /// that program loads the library, [`What::Loaded`] follows under the same pid.
+    /// that program loads the library, [`EventKind::Loaded`] follows under the same pid.
     Executing {
-        /// When.
+        /// Time of the event.
         at: Timestamp,
         /// Process number of the origin or of its child. 0 if not known yet: posix_spawn reports again with the
         /// number.
@@ -129,24 +129,24 @@ pub enum What {
     },
     /// A name lookup (getaddrinfo, gethostbyname) has ended.
     Resolved {
-        /// Call.
+        /// Time of the call.
         begin: Timestamp,
-        /// Return.
+        /// Time of the return.
         end: Timestamp,
         /// The requested name, at most its last 31 bytes; empty if there was none.
         name: String,
         /// The EAI_* or h_errno value, 0 for success.
         error: i32,
     },
-    /// A connection became known. All other events of it in the process that opened it come later.
+    /// A connection became known. All its other events in the process that opened it come later.
     Opened(Opened),
     /// Connect has succeeded as far as the program knows: a blocking call returned, or after EINPROGRESS the program
     /// read SO_ERROR, called connect again, or used the socket with success.
     Connected(Attempt),
     /// Connect has failed, with [`Attempt::error`]. The connection may still be closed later.
     ConnectFailed(Attempt),
-    /// The [`What::Opened`] before was no attempt: the kernel rejected the call, for an address of the wrong length
-    /// or a listening socket. No more events of this number follow.
+    /// The preceding [`EventKind::Opened`] was not an attempt: the kernel rejected the call, for an address of the
+    /// wrong length or a listening socket. No more events of this number follow.
     Withdrawn {
         /// The connection.
         connection: u64,
@@ -171,11 +171,11 @@ pub enum What {
     /// The last descriptor of the connection in this process was closed. Other processes may still have it: the last
     /// of several `Closed` events of one number has the complete [`TcpCounts`].
     Closed(Closed),
-    /// The same as `Closed`, from a process that is about to end or to exec with the connection open. It is an end
+    /// Like `Closed`, from a process that is about to end or to exec with the connection open. The connection ends
     /// only if the image ends (exec may fail, destructors may still send).
-    Left(Closed),
+    Leaving(Closed),
     /// Time that this thread spent inside poll, select and epoll_wait on any descriptors since its last such event.
-    /// Reported at most every 100 ms.
+    /// Reported at most every 100 ms per thread.
     Polled {
         /// The end of the last such call.
         at: Timestamp,
@@ -187,7 +187,7 @@ pub enum What {
     /// Activity of this image that is not followed. Counts since the image began; reported when one becomes 1, and at
     /// its end.
     Aside {
-        /// When.
+        /// Time of the event.
         at: Timestamp,
         /// Datagram sockets of IPv4 and IPv6 made with socket(2), which are out of scope.
         datagram_sockets: u32,
@@ -197,8 +197,8 @@ pub enum What {
         /// [`Rings::unfollowed`](crate::rings::Rings::unfollowed).
         unfollowed: u32,
     },
-    /// This thread's ring was full: records dropped since its last such event. All sums lack their contents. An
-    /// origin with image 0 stands for threads without a ring.
+    /// This thread's ring was full: the records dropped since the last event of this kind. All sums lack their
+    /// contents. An origin with image 0 stands for threads without a ring.
     Lost {
         /// Number of dropped records.
         records: u64,
@@ -208,39 +208,39 @@ pub enum What {
 /// How a connection became known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Role {
-    /// By connect: this program is the client.
+    /// Opened by connect: this program is the client.
     Connected,
-    /// By accept: this program is the server.
+    /// Opened by accept: this program is the server.
     Accepted,
-    /// It was already open: inherited over exec, passed over a Unix socket, or made by a call without a hook. Earlier
-    /// bytes are not in this process's runs.
+    /// The connection was already open: inherited over exec, passed over a Unix socket, or made by a call without a
+    /// hook. Earlier bytes are not in this process's runs.
     Found,
 }
 
 /// A connection became known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Opened {
-    /// Its number.
+    /// The connection's number.
     pub connection: u64,
     /// Start of connect, which may not have returned yet; return of accept; first use of an inherited one.
     pub at: Timestamp,
     /// How it became known.
     pub role: Role,
     /// Local address. IPv4 addresses are IPv4 even on an IPv6 socket. Unspecified with port 0 if unknown, mostly
-    /// before a blocking connect: see [`Attempt::own`].
+    /// before a blocking connect: see [`Attempt::local`].
     pub local: SocketAddr,
     /// Remote address.
     pub peer: SocketAddr,
     /// Whether connect returned EINPROGRESS. Always false for the other roles.
     pub nonblocking: bool,
-    /// Whether the program inherited it and has not used it yet.
+    /// Whether the program inherited the connection and has not used it yet.
     pub inherited: bool,
 }
 
 /// An attempt to connect that ended. It lasts from `begin` to `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attempt {
-    /// Its number.
+    /// The connection's number.
     pub connection: u64,
     /// Start of the first connect call of this attempt.
     pub begin: Timestamp,
@@ -266,7 +266,7 @@ pub struct Run {
     pub connection: u64,
     /// Start of the first successful call.
     pub begin: Timestamp,
-    /// Return of the first successful call: for `Received` the first byte is there.
+    /// Return of the first successful call: for `Received`, when the first byte was available.
     pub first: Timestamp,
     /// Return of the last successful call.
     pub end: Timestamp,
@@ -290,7 +290,7 @@ pub struct Run {
 /// A connection's descriptor was closed, or its program is about to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Closed {
-    /// Its number.
+    /// The connection's number.
     pub connection: u64,
     /// Start of close; reported before the call, since it may wait.
     pub begin: Timestamp,
@@ -319,16 +319,16 @@ pub struct TcpCounts {
 /// Why figures of a connection may be incomplete. All false: no reason is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Caveats {
-    /// It has a stdio stream (fdopen): libc then reads and writes without the hooks.
+    /// The connection has a stdio stream (fdopen): libc then reads and writes without the hooks.
     pub stdio: bool,
     /// Kernel TLS: the kernel counts ciphertext, the program plaintext.
     pub kernel_tls: bool,
-    /// Its descriptor was closed or replaced by a call without a hook.
+    /// A call without a hook closed or replaced the connection's descriptor.
     pub lost_sight: bool,
     /// The process had a seccomp filter, so the interposer made no more system calls.
     pub sandboxed: bool,
     /// Bytes were left unread, and a close by the other side looks like a reset: `received` may be one byte too high.
     pub off_by_one: bool,
-    /// It was shared with another process (fork) or inherited: other images may have the rest of its bytes.
+    /// The connection was shared with another process (fork) or inherited: other images may have the rest of its bytes.
     pub shared: bool,
 }

@@ -12,7 +12,7 @@
 //! requests are one exchange, an interim response (100 Continue) splits one in two, and interleaved streams (HTTP/2,
 //! WebSocket) are exchanges in form only.
 //!
-//! Read [`Exchanges::take`] first, then `connection.rs` for how an exchange ends.
+//! Read [`Exchanges::apply`] first, then `connection.rs` for how an exchange ends.
 
 mod connection;
 mod image;
@@ -29,7 +29,7 @@ use units::Timestamp;
 
 use self::connection::Connection;
 use self::image::Image;
-use crate::event::{Closed, Event, Opened, Origin, Role, What};
+use crate::event::{Closed, Event, EventKind, Opened, Origin, Role};
 use crate::filter::Only;
 use crate::rings::INDEX_SHIFT;
 
@@ -49,7 +49,7 @@ pub struct Exchanges {
     lingering: VecDeque<(u64, Timestamp)>,
     next: u64,
     in_flight: u64,
-    in_process: u64,
+    concurrent_connections: u64,
     /// Maximum open connections; those beyond are counted in [`left_out`](Self::left_out) and not followed.
     connections_max: usize,
     left_out: u64,
@@ -76,7 +76,7 @@ impl Exchanges {
             lingering: VecDeque::new(),
             next: 0,
             in_flight: 0,
-            in_process: 0,
+            concurrent_connections: 0,
             connections_max: Self::CONNECTIONS_MAX,
             left_out: 0,
             lost: 0,
@@ -95,77 +95,77 @@ impl Exchanges {
         &self.only
     }
 
-    /// Takes the next event. Events of one connection must come in the order of their times; those of different
+    /// Applies the next event. Events of one connection must come in the order of their times; those of different
     /// connections may come in any order.
-    pub fn take(&mut self, event: Event) {
+    pub fn apply(&mut self, event: Event) {
         let origin = event.origin;
         match event.what {
-            What::Loaded { program, .. } => self.image(origin).program = Some(program.into()),
-            What::Forked { parent_image, fork, program, .. } => {
+            EventKind::Loaded { program, .. } => self.image(origin).program = Some(program.into()),
+            EventKind::Forked { parent_image, fork, program, .. } => {
                 self.forked(origin, parent_image, fork, &program);
             }
-            What::Resolved { begin, end, error, .. } => self.resolved(origin, begin, end, error),
-            What::Opened(opened) => self.opened(origin, &opened),
-            What::Connected(attempt) => self.with(attempt.connection, |open, _| open.connected(&attempt)),
-            What::ConnectFailed(attempt) => {
+            EventKind::Resolved { begin, end, error, .. } => self.resolved(origin, begin, end, error),
+            EventKind::Opened(opened) => self.opened(origin, &opened),
+            EventKind::Connected(attempt) => self.with(attempt.connection, |open, _| open.connected(&attempt)),
+            EventKind::ConnectFailed(attempt) => {
                 if let Some(open) = self.remove(attempt.connection) {
-                    open.not_made(&attempt, &mut self.done);
+                    open.connect_failed(&attempt, &mut self.done);
                 }
             }
-            What::Withdrawn { connection, .. } => drop(self.remove(connection)),
-            What::Sent(run) => {
+            EventKind::Withdrawn { connection, .. } => drop(self.remove(connection)),
+            EventKind::Sent(run) => {
                 self.hold(origin, run.connection);
                 self.with(run.connection, |open, done| {
                     open.used_by(origin.image);
                     open.sent(&run, done);
                 });
             }
-            What::Received(run) => {
+            EventKind::Received(run) => {
                 self.hold(origin, run.connection);
                 self.with(run.connection, |open, done| {
                     open.used_by(origin.image);
                     open.received(&run, done);
                 });
             }
-            What::Closed(closed) => self.closed(origin, &closed),
-            What::Left(closed) => {
+            EventKind::Closed(closed) => self.closed(origin, &closed),
+            EventKind::Leaving(closed) => {
                 self.hold(origin, closed.connection);
-                self.with(closed.connection, |open, _| open.left(origin.image, &closed));
+                self.with(closed.connection, |open, _| open.leave_reported(origin.image, &closed));
                 if self.connections.contains_key(&closed.connection) {
-                    self.image(origin).let_go(&closed);
+                    self.image(origin).note_release(&closed);
                 }
                 self.recount(closed.connection);
             }
-            What::Lost { records } => self.lost = self.lost.saturating_add(records),
-            What::Shut { .. }
-            | What::Filtered { .. }
-            | What::Executing { .. }
-            | What::Polled { .. }
-            | What::Aside { .. } => {}
+            EventKind::Lost { records } => self.lost = self.lost.saturating_add(records),
+            EventKind::Shut { .. }
+            | EventKind::Filtered { .. }
+            | EventKind::Executing { .. }
+            | EventKind::Polled { .. }
+            | EventKind::Aside { .. } => {}
         }
     }
 
     /// An image has ended, after its last event: its open connections are closed if it reported that it was leaving,
     /// and cut otherwise. `at` is when its end was detected.
-    pub fn gone(&mut self, image: u32, at: Timestamp) {
-        self.ends(image, at, false);
+    pub fn image_ended(&mut self, image: u32, at: Timestamp) {
+        self.end_image(image, at, false);
     }
 
     /// An image was replaced by exec: the next image may have its connections, and reports them when it begins.
     pub fn replaced(&mut self, image: u32, at: Timestamp) {
-        self.ends(image, at, true);
+        self.end_image(image, at, true);
     }
 
-    fn ends(&mut self, image: u32, at: Timestamp, is_replaced: bool) {
-        let Some(gone) = self.images.remove(&image) else { return };
-        let mut held: Vec<u64> = gone.held.iter().copied().collect();
-        // In the order of their numbers, so that the same events give the same rows.
+    fn end_image(&mut self, image: u32, at: Timestamp, is_replaced: bool) {
+        let Some(image_state) = self.images.remove(&image) else { return };
+        let mut held: Vec<u64> = image_state.held.iter().copied().collect();
+        // Connections end in the order of their numbers, so that the same events give the same rows.
         held.sort_by_key(|key| self.connections.get(key).map(|open| open.number));
         for key in held {
             let Some(open) = self.connections.get_mut(&key) else { continue };
-            open.gone(image, at);
+            open.image_ended(image, at);
             let last = open.holders.is_empty() && open.lingering.is_none();
-            if last && (is_replaced || gone.let_go.iter().any(|left| left.key == key)) {
+            if last && (is_replaced || image_state.released.iter().any(|left| left.key == key)) {
                 open.lingering = Some(at);
                 self.lingering.push_back((key, at));
             } else if last && let Some(open) = self.remove(key) {
@@ -177,12 +177,12 @@ impl Exchanges {
             }
             self.recount(key);
         }
-        if !gone.let_go.is_empty() {
-            self.departed.push_back((image, at, gone));
+        if !image_state.released.is_empty() {
+            self.departed.push_back((image, at, image_state));
         }
     }
 
-    /// Time has advanced to `now`: ends connections that have lingered long enough.
+    /// Advances the time to `now`: ends connections that have lingered long enough.
     pub fn tick(&mut self, now: Timestamp) {
         while let Some(&(key, at)) = self.lingering.front()
             && now.since(at) >= LINGER_TIME
@@ -192,7 +192,7 @@ impl Exchanges {
             if self.connections.get(&key).is_some_and(|open| open.lingering == Some(at))
                 && let Some(open) = self.remove(key)
             {
-                open.over(&mut self.done);
+                open.end_without_close(&mut self.done);
             }
         }
         while self.departed.front().is_some_and(|(_, at, _)| now.since(*at) >= LINGER_TIME) {
@@ -212,26 +212,26 @@ impl Exchanges {
 
     /// Drops connections without an event for an hour and since a possible loss of their records: their end will not
     /// be reported. Otherwise a program that runs for months would accumulate them.
-    pub fn give_up(&mut self, now: Timestamp) {
+    pub fn drop_silent(&mut self, now: Timestamp) {
         let lost_at = |open: &Connection| {
             let holders = open.holders.iter().filter_map(|image| self.images.get(image)?.lost_at);
             holders.chain(self.lost_at.get(&open.index).copied()).max()
         };
         let is_over = |open: &Connection| {
-            let heard = open.heard_at();
-            now.since(heard) >= SILENCE_TIMEOUT && lost_at(open).is_some_and(|lost| lost >= heard)
+            let last_activity = open.last_activity_at();
+            now.since(last_activity) >= SILENCE_TIMEOUT && lost_at(open).is_some_and(|lost| lost >= last_activity)
         };
-        let over = self.connections.iter().filter(|(_, open)| is_over(open));
-        let mut over: Vec<(u64, u64)> = over.map(|(key, open)| (open.number, *key)).collect();
-        over.sort_unstable();
-        for (_, key) in over {
+        let silent = self.connections.iter().filter(|(_, open)| is_over(open));
+        let mut silent: Vec<(u64, u64)> = silent.map(|(key, open)| (open.number, *key)).collect();
+        silent.sort_unstable();
+        for (_, key) in silent {
             if let Some(open) = self.remove(key) {
-                open.over(&mut self.done);
+                open.end_without_close(&mut self.done);
             }
         }
     }
 
-    /// Whether anything here waits for time to pass.
+    /// Whether the state changes as time passes, without another event.
     pub fn waits(&self) -> bool {
         !self.lingering.is_empty() || !self.departed.is_empty()
     }
@@ -242,7 +242,7 @@ impl Exchanges {
         keys.sort_by_key(|key| self.connections[key].number);
         for key in keys {
             if let Some(open) = self.remove(key) {
-                open.over(&mut self.done);
+                open.end_without_close(&mut self.done);
             }
         }
         self.images.clear();
@@ -263,8 +263,8 @@ impl Exchanges {
 
     /// Concurrent connections: connect called or accept returned, and not closed, nor left by all holders. Counted as
     /// events happen, for Little's law; [`open`](Self::open) counts the connections in memory, which stay longer.
-    pub fn in_process(&self) -> u64 {
-        self.in_process
+    pub fn concurrent_connections(&self) -> u64 {
+        self.concurrent_connections
     }
 
     /// Exchanges in flight.
@@ -297,8 +297,9 @@ impl Exchanges {
         if let Some(parent) = self.images.get(&parent).or_else(departed) {
             held.extend(parent.held.iter().copied().filter(|key| self.connections.contains_key(key)));
             // Closed or left before the child reported, and after the fork.
-            let childs = parent.let_go.iter().filter(|gone| gone.forks[0] < fork && fork <= gone.forks[1]);
-            held.extend(childs.map(|gone| gone.key).filter(|key| self.connections.contains_key(key)));
+            let inherited_by_child =
+                parent.released.iter().filter(|closed| closed.forks[0] < fork && fork <= closed.forks[1]);
+            held.extend(inherited_by_child.map(|closed| closed.key).filter(|key| self.connections.contains_key(key)));
         }
         for key in &held {
             if let Some(open) = self.connections.get_mut(key) {
@@ -315,11 +316,11 @@ impl Exchanges {
         let lookup_ns = end.as_nanos().saturating_sub(begin.as_nanos());
         let image = self.image(origin);
         if error == 0 {
-            image.looked_up(origin.tid, lookup_ns);
+            image.lookup_ended(origin.tid, lookup_ns);
             return;
         }
         let (pid, program) = (image.pid, image.program.clone());
-        // It has no peer, so a filter by peer does not match it.
+        // A failed lookup has no peer, so a filter by peer does not match it.
         if self.only.is_empty() {
             self.done.push(TapExchange {
                 pid,
@@ -335,7 +336,7 @@ impl Exchanges {
 
     fn opened(&mut self, origin: Origin, opened: &Opened) {
         let known = |address: SocketAddr| (address.port() != 0 || !address.ip().is_unspecified()).then_some(address);
-        let (peer, own) = (known(opened.peer), known(opened.local));
+        let (peer, local) = (known(opened.peer), known(opened.local));
         let side = match opened.role {
             Role::Connected => TapSide::Client,
             Role::Accepted => TapSide::Server,
@@ -344,11 +345,11 @@ impl Exchanges {
             Role::Found if opened.local.port() < opened.peer.port() => TapSide::Server,
             Role::Found => TapSide::Client,
         };
-        // Also for a connection that is not followed: the lookup was for this connect.
+        // A connection that is not followed also uses its lookup: the lookup was for this connect.
         let lookup_ns = if opened.role == Role::Connected { self.image(origin).lookup(origin.tid) } else { None };
         let service = match side {
             TapSide::Client => peer,
-            TapSide::Server => own,
+            TapSide::Server => local,
         };
         let meant = |only: &Only| only.matches(peer, service.map(|address| address.port()));
         if !self.only.is_empty() && !self.only.iter().any(meant) {
@@ -359,11 +360,11 @@ impl Exchanges {
             return;
         }
         if let Some(before) = self.remove(opened.connection) {
-            // Its end was not reported; the number is used again.
-            before.over(&mut self.done);
+            // The end of the earlier connection was not reported, and its number is used again.
+            before.end_without_close(&mut self.done);
         }
         let index = origin.image >> INDEX_SHIFT;
-        if !self.has_room_for(index) {
+        if !self.has_capacity_for(index) {
             self.left_out += 1;
             return;
         }
@@ -374,7 +375,7 @@ impl Exchanges {
             program: image.program.clone(),
             side,
             peer,
-            local: own,
+            local: local,
             opened_at: opened.at,
             lookup_ns,
             ..TapExchange::BLANK
@@ -383,16 +384,18 @@ impl Exchanges {
         let mut open = Connection::new(self.next, opened.role, origin.image, row);
         open.is_bystander = opened.inherited;
         self.connections.insert(opened.connection, open);
-        self.in_process += 1;
+        self.concurrent_connections += 1;
         self.next += 1;
     }
 
-    /// Whether one more may be open: other users have a limited share each, and leave room for the tap's user.
-    fn has_room_for(&self, index: u32) -> bool {
-        let others = || self.open_by.range(1..).map(|(_, open)| open).sum::<usize>();
-        let is_one_of_many = |open: usize| open < self.connections_max / 8 && others() < self.connections_max / 4 * 3;
-        let own = self.open_by.get(&index).copied().unwrap_or(0);
-        self.connections.len() < self.connections_max && (index == 0 || is_one_of_many(own))
+    /// Whether one more connection may be open for the user with this ring index. Each other user has a limited share,
+    /// so that the tap's user always has capacity.
+    fn has_capacity_for(&self, index: u32) -> bool {
+        let open_of_others = || self.open_by.range(1..).map(|(_, open)| open).sum::<usize>();
+        let is_within_share =
+            |open: usize| open < self.connections_max / 8 && open_of_others() < self.connections_max / 4 * 3;
+        let local = self.open_by.get(&index).copied().unwrap_or(0);
+        self.connections.len() < self.connections_max && (index == 0 || is_within_share(local))
     }
 
     fn closed(&mut self, origin: Origin, closed: &Closed) {
@@ -409,7 +412,7 @@ impl Exchanges {
         self.recount(closed.connection);
         if let Some(image) = self.images.get_mut(&origin.image) {
             image.held.remove(&closed.connection);
-            image.let_go(closed);
+            image.note_release(closed);
         }
         if last && let Some(open) = self.remove(closed.connection) {
             open.closed(closed.begin, &mut self.done);
@@ -421,7 +424,7 @@ impl Exchanges {
         self.inherited.iter().rev().find(|(other, _)| *other == key).map(|(_, side)| *side)
     }
 
-    /// An image that uses a connection holds it, even if the fork was not reported.
+    /// Adds an image that uses a connection to its holders, even if the fork was not reported.
     fn hold(&mut self, origin: Origin, key: u64) {
         let Some(open) = self.connections.get_mut(&key) else { return };
         if open.hold(origin.image) {
@@ -453,7 +456,7 @@ impl Exchanges {
             }
         }
         self.in_flight -= u64::from(open.is_in_flight());
-        self.in_process -= u64::from(open.counted);
+        self.concurrent_connections -= u64::from(open.counted);
         Some(open)
     }
 
@@ -461,8 +464,8 @@ impl Exchanges {
     fn recount(&mut self, key: u64) {
         let Some(open) = self.connections.get_mut(&key) else { return };
         match (open.counted, open.is_in_process()) {
-            (false, true) => self.in_process += 1,
-            (true, false) => self.in_process -= 1,
+            (false, true) => self.concurrent_connections += 1,
+            (true, false) => self.concurrent_connections -= 1,
             _ => return,
         }
         open.counted = !open.counted;
@@ -476,11 +479,11 @@ impl Default for Exchanges {
     }
 }
 
-/// Maximum remembered connections: 24 KB.
+/// Maximum stored connections of ended images: 24 KB.
 const INHERITED_MAX: usize = 1024;
 
 /// A child reports when it first runs, and its parent may have closed a shared connection by then: a shared
 /// connection is over if it was unused for this time.
 const LINGER_TIME: Duration = Duration::from_secs(1);
-/// No keep-alive timeout of interest is longer.
+/// Time without events after which a connection with lost records is dropped: no keep-alive timeout is longer.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(3600);

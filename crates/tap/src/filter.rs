@@ -40,7 +40,7 @@ impl FromStr for PeerMatch {
     type Err = String;
 
     fn from_str(typed: &str) -> Result<Self, String> {
-        let wanted = || {
+        let expected = || {
             format!(
                 "`{typed}` is not a valid address or network: expected for example 192.0.2.7 or \
          2001:db8::/32"
@@ -51,11 +51,11 @@ impl FromStr for PeerMatch {
             None => (typed, None),
         };
         let bare = address.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(address);
-        let network: IpAddr = bare.parse::<IpAddr>().map_err(|_| wanted())?.to_canonical();
+        let network: IpAddr = bare.parse::<IpAddr>().map_err(|_| expected())?.to_canonical();
         let width = if network.is_ipv4() { 32 } else { 128 };
         let bits = match bits {
             None => width,
-            Some(bits) => bits.parse().ok().filter(|bits| *bits <= width).ok_or_else(wanted)?,
+            Some(bits) => bits.parse().ok().filter(|bits| *bits <= width).ok_or_else(expected)?,
         };
         Ok(PeerMatch { network, bits })
     }
@@ -72,8 +72,8 @@ impl Only {
     /// Whether a connection with this `peer` and service port matches. The port of the service is the peer's if the
     /// program connected, and the local one if it accepted.
     pub fn matches(&self, peer: Option<SocketAddr>, service: Option<u16>) -> bool {
-        self.peer.is_none_or(|wanted| peer.is_some_and(|peer| wanted.matches(peer.ip())))
-            && self.port.is_none_or(|wanted| service == Some(wanted))
+        self.peer.is_none_or(|expected| peer.is_some_and(|peer| expected.matches(peer.ip())))
+            && self.port.is_none_or(|expected| service == Some(expected))
     }
 }
 
@@ -114,13 +114,13 @@ pub struct Filter {
 
 impl Filter {
     /// Whether `row` matches; `at_ns` is when it ended, in nanoseconds since 1970 (UTC).
-    pub fn takes(&self, row: &TapExchange, at_ns: u64) -> bool {
+    pub fn matches_row(&self, row: &TapExchange, at_ns: u64) -> bool {
         let peer = || row.peer.map(|peer| peer.ip());
         let one_of_peers = self.peers.is_empty()
-            || peer().is_some_and(|address| self.peers.iter().any(|wanted| wanted.matches(address)));
+            || peer().is_some_and(|address| self.peers.iter().any(|expected| expected.matches(address)));
         let one_of_ports = self.ports.is_empty() || service_port(row).is_some_and(|port| self.ports.contains(&port));
         let one_of_programs = self.programs.is_empty()
-            || row.program.as_deref().is_some_and(|name| self.programs.iter().any(|wanted| wanted == name));
+            || row.program.as_deref().is_some_and(|name| self.programs.iter().any(|expected| expected == name));
         one_of_peers
             && one_of_ports
             && one_of_programs
@@ -190,12 +190,20 @@ mod tests {
             program: Some("nginx".into()),
             ..TapExchange::BLANK
         };
-        assert!(Filter::default().takes(&row, 0));
+        assert!(Filter::default().matches_row(&row, 0));
         let filter = Filter { ports: vec![443, 80], programs: vec!["nginx".into()], ..Filter::default() };
-        assert!(filter.takes(&row, 0));
-        assert!(!Filter { ports: vec![50_000], ..filter.clone() }.takes(&row, 0), "the service's port is meant");
-        assert!(!Filter { programs: vec!["ngin".into()], ..filter.clone() }.takes(&row, 0));
+        assert!(filter.matches_row(&row, 0));
+        assert!(
+            !Filter { ports: vec![50_000], ..filter.clone() }.matches_row(&row, 0),
+            "a port filter matches the port of the service only"
+        );
+        assert!(!Filter { programs: vec!["ngin".into()], ..filter.clone() }.matches_row(&row, 0));
         let timed = Filter { since_ns: Some(10), until_ns: Some(20), ..filter };
-        assert!(!timed.takes(&row, 9) && timed.takes(&row, 10) && timed.takes(&row, 19) && !timed.takes(&row, 20));
+        assert!(
+            !timed.matches_row(&row, 9)
+                && timed.matches_row(&row, 10)
+                && timed.matches_row(&row, 19)
+                && !timed.matches_row(&row, 20)
+        );
     }
 }

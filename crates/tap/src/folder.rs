@@ -1,10 +1,11 @@
 //! The folder with the library for programs: private to the run, and removed with it.
 //!
-//! It is on a tmpfs if possible, since programs write to the ring in it at any time. Every user may load the library,
-//! since a recorded program may change its user and then start another; only this user may open the ring, and each
-//! other user has a separate one ([`crate::rings::Policy`]). Its path belongs to root or this user ([`trust`]).
+//! The folder is on a tmpfs if possible, since programs write to the ring in it at any time. Every user may load the
+//! library, since a recorded program may change its user and then start another; only this user may open the ring, and
+//! each other user has a separate one ([`crate::rings::Policy`]). The folder's path belongs to root or this user
+//! ([`trust`]).
 //!
-//! The owner holds a lock on the folder. A folder without a held lock was left by a SIGKILL, or for programs that
+//! The owner holds a lock on the folder. A folder whose lock is free remains from a SIGKILL, or serves programs that
 //! still run: the loader looks for the library for each program that they start, and prints an error if it is
 //! missing. The next [`Folder::create`] removes it if no process has it mapped.
 //!
@@ -34,7 +35,7 @@ use trust::Leaf;
 /// The compiled library.
 const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libyamabiko_tap.so"));
 
-/// Its file name. The interposer looks for it in LD_PRELOAD.
+/// File name of the library. The interposer searches for this name in LD_PRELOAD.
 pub const LIBRARY_NAME: &str = "libyamabiko_tap.so";
 
 /// The ring's file name.
@@ -47,15 +48,15 @@ pub(crate) const PREFIX: &str = "yamabiko-tap-";
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
-    /// Whether it stays for programs that still run.
-    left: bool,
-    /// Locked while this lives.
+    /// Whether the folder stays, for programs that still run.
+    is_abandoned: bool,
+    /// The lock of the folder, held until this is dropped.
     lock: File,
 }
 
 impl Folder {
     /// Creates the folder below `parent`, or below the first usable of /dev/shm, $XDG_RUNTIME_DIR, $TMPDIR and /tmp,
-    /// and writes the library into it. Removes folders of dead processes there.
+    /// and writes the library into it. Removes folders of ended processes there.
     ///
     /// # Errors
     /// No folder is usable, or this machine has no interposer.
@@ -93,24 +94,24 @@ impl Folder {
 
     /// Leaves the library for programs that still run, and removes the rings: programs that they start later find
     /// none, and run without being recorded.
-    pub fn leave(mut self) {
+    pub fn abandon(mut self) {
         for entry in fs::read_dir(&self.path).into_iter().flatten().flatten() {
             if entry.file_name() != LIBRARY_NAME {
                 let _ = fs::remove_file(entry.path());
             }
         }
-        self.left = true;
+        self.is_abandoned = true;
     }
 
     /// Sets whether the lock survives an exec of this process; returns its descriptor.
-    pub(crate) fn keep_over_exec(&self, keep: bool) -> Result<RawFd> {
-        let flags = if keep { FdFlag::empty() } else { FdFlag::FD_CLOEXEC };
+    pub(crate) fn set_kept_over_exec(&self, is_kept: bool) -> Result<RawFd> {
+        let flags = if is_kept { FdFlag::empty() } else { FdFlag::FD_CLOEXEC };
         fcntl(&self.lock, FcntlArg::F_SETFD(flags))
             .map_err(|errno| Error::file("fcntl F_SETFD on", &self.path)(errno.into()))?;
         Ok(self.lock.as_raw_fd())
     }
 
-    /// Takes over the folder that the previous image of this process created and locked, by the lock's descriptor.
+    /// Adopts the folder that the previous image of this process created and locked, by the lock's descriptor.
     /// Call it once per descriptor.
     pub(crate) fn adopt(path: PathBuf, lock: RawFd) -> Result<Folder> {
         let identity = |file: &Path| fs::metadata(file).map(|it| (it.dev(), it.ino()));
@@ -119,10 +120,10 @@ impl Folder {
         if !same {
             return Err(Error::file("take over", &path)(std::io::ErrorKind::InvalidInput.into()));
         }
-        // SAFETY: it is open on this very folder, which only the image before this one had open, to hand it on.
+        // SAFETY: it is open on this very folder, which only the previous image had open, for this image.
         let lock = File::from(unsafe { OwnedFd::from_raw_fd(lock) });
-        let folder = Folder { path, left: false, lock };
-        folder.keep_over_exec(false)?;
+        let folder = Folder { path, is_abandoned: false, lock };
+        folder.set_kept_over_exec(false)?;
         Ok(folder)
     }
 
@@ -134,7 +135,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        if self.left {
+        if self.is_abandoned {
             return;
         }
         // Files that cannot be removed now are removed by the next start.
@@ -207,8 +208,8 @@ fn make(parent: &Path) -> Result<Folder> {
         return Err(Error::file("open", &path)(std::io::ErrorKind::PermissionDenied.into()));
     }
     lock.try_lock().map_err(|error| Error::file("lock", &path)(error.into()))?;
-    let folder = Folder { path, left: false, lock };
-    // Whatever the umask.
+    let folder = Folder { path, is_abandoned: false, lock };
+    // The mode does not depend on the umask.
     let open_to_all = |path: &Path, mode| {
         fs::set_permissions(path, Permissions::from_mode(mode)).map_err(Error::file("change the mode of", path))
     };
@@ -229,9 +230,9 @@ fn make(parent: &Path) -> Result<Folder> {
 /// may be hit: its creator then reports an error.
 fn sweep(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
-        let ours = entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX));
+        let is_tap_folder = entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX));
         let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
-        if ours
+        if is_tap_folder
             && is_folder
             // A daemon folder waits for its agent.
             && !entry.path().join(daemon::LOCK_NAME).exists()
@@ -245,7 +246,7 @@ fn sweep(parent: &Path) {
     }
 }
 
-/// Whether a process, as far as this one may read, has the library of the folder `name` mapped.
+/// Whether any process whose maps this process may read has the library of the folder `name` mapped.
 fn is_mapped(name: &OsStr) -> bool {
     let has_it = |maps: Vec<u8>| maps.windows(name.len()).any(|part| part == name.as_bytes());
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -260,12 +261,12 @@ mod tests {
     #[test]
     fn the_folder_is_removed_with_its_owner_and_an_abandoned_one_by_the_next_start() {
         let parent = tempfile::tempdir().unwrap();
-        let left = parent.path().join(format!("{PREFIX}left"));
-        fs::create_dir(&left).unwrap();
+        let is_abandoned = parent.path().join(format!("{PREFIX}left"));
+        fs::create_dir(&is_abandoned).unwrap();
         let other = parent.path().join("other");
         fs::create_dir(&other).unwrap();
         let folder = Folder::create(Some(parent.path())).unwrap();
-        assert!(!left.exists() && other.exists());
+        assert!(!is_abandoned.exists() && other.exists());
         assert_eq!(fs::read(folder.library()).unwrap(), LIBRARY);
         assert_eq!(fs::metadata(folder.path()).unwrap().permissions().mode() & 0o777, 0o711);
         let second = Folder::create(Some(parent.path())).unwrap();
@@ -289,10 +290,10 @@ mod tests {
         while !is_mapped(path.file_name().unwrap()) {
             std::thread::yield_now();
         }
-        folder.leave();
+        folder.abandon();
         assert!(!ring.exists() && !path.join("ring.65534").exists());
         drop(Folder::create(Some(parent.path())).unwrap());
-        assert!(path.exists(), "not swept while it is used");
+        assert!(path.exists(), "a folder whose library is mapped is not removed");
         shell.stdin.take().unwrap().write_all(b"go\n").unwrap();
         let output = shell.wait_with_output().unwrap();
         assert_eq!((output.status.code(), output.stderr), (Some(3), Vec::new()));
@@ -306,16 +307,16 @@ mod tests {
         let folder = Folder::create(Some(parent.path())).unwrap();
         let closes_on_exec = || FdFlag::from_bits_retain(fcntl(&folder.lock, FcntlArg::F_GETFD).unwrap());
         assert_eq!(closes_on_exec(), FdFlag::FD_CLOEXEC);
-        let lock = folder.keep_over_exec(true).unwrap();
+        let lock = folder.set_kept_over_exec(true).unwrap();
         assert_eq!(closes_on_exec(), FdFlag::empty());
         let path = folder.path().to_owned();
-        // As after exec: the object is gone, its descriptor is not.
+        // As after exec: the object no longer exists, its descriptor is open.
         std::mem::forget(folder);
-        assert!(Folder::adopt(parent.path().to_owned(), lock).is_err(), "another folder's");
-        assert!(Folder::adopt(path.clone(), 9999).is_err(), "no descriptor");
+        assert!(Folder::adopt(parent.path().to_owned(), lock).is_err(), "a lock of another folder");
+        assert!(Folder::adopt(path.clone(), 9999).is_err(), "not an open descriptor");
         let folder = Folder::adopt(path.clone(), lock).unwrap();
         drop(Folder::create(Some(parent.path())).unwrap());
-        assert!(path.exists(), "it is locked all the while");
+        assert!(path.exists(), "a locked folder is not removed");
         drop(folder);
         assert!(!path.exists());
     }
@@ -344,7 +345,7 @@ mod tests {
                 },
             );
         assert!(folder.unwrap().path().starts_with(large.path()));
-        assert_eq!(fs::read_dir(small.path()).unwrap().count(), 0, "nothing is left there");
+        assert_eq!(fs::read_dir(small.path()).unwrap().count(), 0, "the failed attempt leaves no files");
         let error = first(&parents, |folder| Err::<(), _>(full(&folder))).unwrap_err().to_string();
         for parent in &parents {
             assert!(error.contains(&format!("{} (find memory for {}", parent.display(), parent.display())), "{error}");

@@ -1,6 +1,7 @@
 //! Indicators of one side, computed from its exchanges: counts, distributions, errors, availability.
 //!
-//! Used for running runs, ended runs, and slices of many: rows in, [`TapView`] out. Its fields define the figures.
+//! Used for running and ended runs, and for slices of many runs: rows in, [`TapView`] out. The fields of [`TapView`]
+//! define the figures.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -8,31 +9,32 @@ use schema::tap_part::{TapAvailability, TapLookups, TapView};
 use schema::{TapExchange, TapOutcome, TapSide};
 use stats::Histogram;
 
-/// Figures under construction: about 3 MB, and 50 bytes for each window of time with an end.
+/// Indicators being computed: about 3 MB, and 50 bytes for each window of time with an end.
 #[derive(Debug)]
 pub struct Indicators {
     counts: TapView,
     window_ns: u64,
     tried: HashSet<(u32, u64)>,
     succeeded: HashSet<(u32, u64)>,
-    /// Connect times, of connections; the others are of exchanges, unless noted.
+    /// Connect times, one per connection. The other distributions have one value per exchange, unless noted. All
+    /// times are in ns.
     pub setup: Histogram,
-    /// Ts.
+    /// Time to send a request (Ts).
     pub send: Histogram,
-    /// Wait.
+    /// Time from the end of the request to the first byte of the response.
     pub wait: Histogram,
-    /// Tr.
+    /// Time to receive a response (Tr).
     pub receive: Histogram,
-    /// Ts + wait + Tr.
+    /// Response time: Ts + wait + Tr.
     pub response: Histogram,
-    /// Tc, of connections.
+    /// Connection durations (Tc), one per connection.
     pub connection: Histogram,
     blocked: Histogram,
     sent: Histogram,
     received: Histogram,
     send_rate: Histogram,
     receive_rate: Histogram,
-    /// Of connections.
+    /// Distribution per connection.
     overall_rate: Histogram,
 }
 
@@ -117,7 +119,7 @@ impl Indicators {
         put(&mut self.send, row.send_ns());
         put(&mut self.wait, row.wait_ns());
         put(&mut self.receive, row.receive_ns());
-        // A failed one has no response time.
+        // A failed exchange has no response time.
         put(&mut self.response, row.response_ns().filter(|_| row.outcome == TapOutcome::Succeeded));
         self.blocked.record(row.blocked_ns);
         self.sent.record(row.sent_bytes);
@@ -206,7 +208,7 @@ impl Sides {
         Sides { window_ns, client: None, server: None, lookups: Lookups::default() }
     }
 
-    /// Adds a row to where it belongs.
+    /// Adds a row to the indicators of its side, or to the lookups.
     pub fn add(&mut self, run: u32, row: &TapExchange) {
         self.lookups.add(row);
         if row.connection.is_none() {
@@ -275,10 +277,14 @@ mod tests {
         assert_eq!(view.failed, [("ECONNRESET".to_owned(), 2)].into());
         assert_eq!(view.error_ratio, Some(0.5));
         let availability = view.availability.unwrap();
-        assert_eq!(availability.windows_tried, 3, "nothing was tried after 30 s");
+        assert_eq!(availability.windows_tried, 3, "the last 30 s have no attempts");
         assert!((availability.windows - 2.0 / 3.0).abs() < 1e-12);
         assert_eq!((view.response_ns.count, view.response_ns.p50), (2, 6_000_000));
-        assert_eq!((view.send_ns.max, view.send_rate_bytes_per_s.count), (0, 0), "a rate over no time is absent");
+        assert_eq!(
+            (view.send_ns.max, view.send_rate_bytes_per_s.count),
+            (0, 0),
+            "a rate over a zero duration is absent"
+        );
         assert_eq!(view.receive_rate_bytes_per_s.p50, 1_000_000);
     }
 

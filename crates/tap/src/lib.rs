@@ -1,4 +1,4 @@
-//! What a program's own sockets measured: the vantage point inside the client.
+//! Records what a program's own socket calls transfer and how long they take: the vantage point inside the client.
 //!
 //! ```text
 //!   program + libc        interposer (C, LD_PRELOAD)          shared memory             this crate
@@ -12,12 +12,14 @@
 //! `build.rs` compiles the library that this crate contains. `docs/notes/tap-hooks.md` has its cost and its limits.
 //!
 //! Start with [`event`], which defines all events. [`folder`] installs the library for programs, [`rings`] reads
-//! their records, [`coverage`] explains which processes could not be recorded, and [`own`] puts this program itself
-//! under a tap. [`collector`] serves one run; [`station`] and [`standing`] serve the tap daemon, across restarts and
-//! kills.
+//! their records, [`coverage`] explains which processes could not be recorded, and [`self_tap`] puts this program
+//! itself under a tap. [`collector`] serves one run; [`daemon_reader`] and [`daemon_state`] serve the tap daemon,
+//! across restarts and kills.
 
 pub mod collector;
 pub mod coverage;
+pub mod daemon_reader;
+pub mod daemon_state;
 pub mod error;
 pub mod event;
 pub mod exchange;
@@ -25,19 +27,17 @@ pub mod filter;
 pub mod folder;
 pub mod indicators;
 pub mod order;
-pub mod own;
 pub mod program_table;
 pub mod rings;
+pub mod self_tap;
 pub mod slice;
-pub mod standing;
-pub mod station;
 
 pub use collector::{Collector, Live};
+pub use daemon_reader::DaemonReader;
+pub use daemon_state::DaemonState;
 pub use exchange::Exchanges;
 pub use filter::{Filter, Only, PeerMatch};
 pub use indicators::{Indicators, Sides};
 pub use order::InOrder;
 pub use program_table::ProgramTable;
 pub use slice::{By, Slicer};
-pub use standing::Standing;
-pub use station::Station;

@@ -10,7 +10,7 @@
 use serde::{Deserialize, Serialize};
 use units::Timestamp;
 
-use crate::event::{Event, Origin, What};
+use crate::event::{Event, EventKind, Origin};
 
 /// Waiting events.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -21,26 +21,27 @@ pub struct InOrder {
 impl InOrder {
     /// Adds an event from a ring.
     pub fn push(&mut self, event: Event) {
-        self.waiting.push((moment(&event.what), event));
+        self.waiting.push((event_time(&event.what), event));
     }
 
-    /// Passes on, in order, the events until `until`: the time at which the last round of all rings started.
-    pub fn release(&mut self, until: Timestamp, mut take: impl FnMut(Event)) {
+    /// Passes the events until `until` to `apply`, in the order of time. `until` is when the last round of all rings
+    /// started.
+    pub fn release(&mut self, until: Timestamp, mut apply: impl FnMut(Event)) {
         // A stable sort keeps the order of one thread's events with equal times.
-        self.waiting.sort_by_key(|(moment, _)| *moment);
-        let ready = self.waiting.partition_point(|(moment, _)| *moment <= until);
-        self.waiting.drain(..ready).for_each(|(_, event)| take(event));
+        self.waiting.sort_by_key(|(time, _)| *time);
+        let ready = self.waiting.partition_point(|(time, _)| *time <= until);
+        self.waiting.drain(..ready).for_each(|(_, event)| apply(event));
     }
 
-    /// Passes on all remaining events.
-    pub fn release_all(&mut self, take: impl FnMut(Event)) {
-        self.release(Timestamp::MAX, take);
+    /// Passes all remaining events to `apply`.
+    pub fn release_all(&mut self, apply: impl FnMut(Event)) {
+        self.release(Timestamp::MAX, apply);
     }
 
-    /// Passes on the remaining events of some threads, whatever their times.
-    pub fn release_of(&mut self, meant: impl Fn(&Origin) -> bool, mut take: impl FnMut(Event)) {
-        self.waiting.sort_by_key(|(moment, _)| *moment);
-        self.waiting.extract_if(.., |(_, event)| meant(&event.origin)).for_each(|(_, event)| take(event));
+    /// Passes the remaining events of the selected threads to `apply`, whatever their times.
+    pub fn release_of(&mut self, is_selected: impl Fn(&Origin) -> bool, mut apply: impl FnMut(Event)) {
+        self.waiting.sort_by_key(|(time, _)| *time);
+        self.waiting.extract_if(.., |(_, event)| is_selected(&event.origin)).for_each(|(_, event)| apply(event));
     }
 
     /// Number of waiting events.
@@ -55,22 +56,22 @@ impl InOrder {
 }
 
 /// When an event ended, which is when it could be recorded; zero without a time.
-pub(crate) fn moment(what: &What) -> Timestamp {
+pub(crate) fn event_time(what: &EventKind) -> Timestamp {
     match what {
-        What::Loaded { at, .. }
-        | What::Forked { at, .. }
-        | What::Filtered { at, .. }
-        | What::Executing { at, .. }
-        | What::Shut { at, .. }
-        | What::Withdrawn { at, .. }
-        | What::Polled { at, .. }
-        | What::Aside { at, .. } => *at,
-        What::Resolved { end, .. } => *end,
-        What::Opened(opened) => opened.at,
-        What::Connected(attempt) | What::ConnectFailed(attempt) => attempt.end,
-        What::Sent(run) | What::Received(run) => run.end,
-        What::Closed(closed) | What::Left(closed) => closed.begin,
-        What::Lost { .. } => Timestamp::ZERO,
+        EventKind::Loaded { at, .. }
+        | EventKind::Forked { at, .. }
+        | EventKind::Filtered { at, .. }
+        | EventKind::Executing { at, .. }
+        | EventKind::Shut { at, .. }
+        | EventKind::Withdrawn { at, .. }
+        | EventKind::Polled { at, .. }
+        | EventKind::Aside { at, .. } => *at,
+        EventKind::Resolved { end, .. } => *end,
+        EventKind::Opened(opened) => opened.at,
+        EventKind::Connected(attempt) | EventKind::ConnectFailed(attempt) => attempt.end,
+        EventKind::Sent(run) | EventKind::Received(run) => run.end,
+        EventKind::Closed(closed) | EventKind::Leaving(closed) => closed.begin,
+        EventKind::Lost { .. } => Timestamp::ZERO,
     }
 }
 
@@ -82,7 +83,7 @@ mod tests {
     use crate::event::Origin;
 
     fn polled(image: u32, at: u64) -> Event {
-        let what = What::Polled { at: Timestamp::from_nanos(at), blocked: Duration::ZERO, calls: 1 };
+        let what = EventKind::Polled { at: Timestamp::from_nanos(at), blocked: Duration::ZERO, calls: 1 };
         Event { origin: Origin { image, pid: image, tid: image, space: 0 }, what }
     }
 
@@ -99,7 +100,7 @@ mod tests {
         order.push(polled(1, 31));
         seen.clear();
         order.release_all(|event| seen.push(event));
-        assert_eq!(seen, [polled(2, 31), polled(1, 31)], "what came first stays first");
+        assert_eq!(seen, [polled(2, 31), polled(1, 31)], "events with equal times keep their order");
         assert!(order.is_empty());
     }
 

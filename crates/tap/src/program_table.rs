@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use units::Timestamp;
 
 use crate::coverage::Unseen;
-use crate::event::{Event, Origin, Owner, What};
+use crate::event::{Event, EventKind, Origin, Owner};
 
 /// Programs by name, with reasons for missing data.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -24,8 +24,8 @@ pub struct ProgramTable {
     names: HashMap<u32, (String, Owner)>,
     /// The latest image of each process, and when it reported.
     latest: HashMap<Owner, (u32, Timestamp)>,
-    /// Whether the longest unchanged program without processes makes room for a new one.
-    forgets: bool,
+    /// Whether a new program replaces, when the table is full, the longest unchanged program without processes.
+    drops_idle_programs: bool,
     /// Number of changes so far.
     changes: u64,
 }
@@ -40,9 +40,9 @@ struct Start {
 /// A started process that has not reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Starting {
-    /// Its number, as its parent sees it.
+    /// Process number, as the parent sees it.
     pub owner: Owner,
-    /// Its program path as given; see [`What::Executing`].
+    /// Program path as given to the call; see [`EventKind::Executing`].
     pub path: String,
     /// Whether its environment has the library.
     pub preloaded: bool,
@@ -78,12 +78,12 @@ struct Entry {
     /// Why a process that loaded the library is partial.
     partial: String,
     why: String,
-    /// Number of living images.
-    alive: u64,
+    /// Number of running images.
+    running: u64,
     /// [`ProgramTable::changes`] at its last change.
-    changed: u64,
-    /// Its last report; `why` has the reported reason.
-    told: Change,
+    last_change: u64,
+    /// The counts at the last report; `why` has the reported reason.
+    reported: Change,
 }
 
 impl ProgramTable {
@@ -94,7 +94,7 @@ impl ProgramTable {
 
     /// A table for a daemon: names without processes make room for new ones.
     pub fn for_daemon() -> ProgramTable {
-        ProgramTable { forgets: true, ..ProgramTable::default() }
+        ProgramTable { drops_idle_programs: true, ..ProgramTable::default() }
     }
 
     /// Notes that `path` starts as process `pid`, which reports itself if it is seen. 0 stands for the first process
@@ -104,13 +104,13 @@ impl ProgramTable {
         self.starting.insert(Owner { space: 0, pid }, start);
     }
 
-    /// Adds an event: loading, forking, starting, and activity without hooks.
-    pub fn take(&mut self, event: &Event) {
+    /// Applies an event: loading, forking, starting, and activity that the hooks do not record.
+    pub fn apply(&mut self, event: &Event) {
         match &event.what {
-            What::Loaded { at, program, parent_pid } => {
+            EventKind::Loaded { at, program, parent_pid } => {
                 let owner = event.origin.owner();
                 self.latest.insert(owner, (event.origin.image, *at));
-                let mut start = self.started(owner);
+                let mut start = self.take_start(owner);
                 if *parent_pid == INIT_PID {
                     start = self.starting.remove(&FIRST_CHILD).or(start);
                 }
@@ -121,22 +121,22 @@ impl ProgramTable {
                     entry.path = start.path;
                 }
             }
-            What::Forked { program, .. } => self.seen(event.origin, program),
-            What::Filtered { program, parent_pid, .. } => {
+            EventKind::Forked { program, .. } => self.seen(event.origin, program),
+            EventKind::Filtered { program, parent_pid, .. } => {
                 if *parent_pid == INIT_PID {
                     self.starting.remove(&FIRST_CHILD);
                 }
                 self.unseen(event.origin.pid, program, &Unseen::Filtered.to_string());
             }
             // A missing number is reported later. A blocked parent reports its child after the child's own report.
-            What::Executing { at, pid, path, preloaded } if *pid != 0 => {
+            EventKind::Executing { at, pid, path, preloaded } if *pid != 0 => {
                 let owner = Owner { space: event.origin.space, pid: *pid };
                 if self.latest.get(&owner).is_none_or(|(_, loaded)| loaded < at) {
-                    self.make_room_to_start();
+                    self.drop_oldest_start();
                     self.starting.insert(owner, Start { path: path.clone(), preloaded: *preloaded, at: *at });
                 }
             }
-            What::Aside { uring_setups, unfollowed, .. } => {
+            EventKind::Aside { uring_setups, unfollowed, .. } => {
                 let (uring, unfollowed) = (u64::from(*uring_setups), u64::from(*unfollowed));
                 let name = self.names.get(&event.origin.image).map(|(name, _)| name.clone()).unwrap_or_default();
                 if let Some(entry) = self.entry(&name) {
@@ -169,10 +169,11 @@ impl ProgramTable {
         }
     }
 
-    /// One of [`overdue`](Self::overdue) will not report, because of `why`; `None` if nothing was started after all.
-    pub fn never_seen(&mut self, owner: Owner, name: &str, why: Option<&str>) {
-        let was_waited_for = self.starting.remove(&owner).is_some();
-        if let (true, Some(why)) = (was_waited_for, why)
+    /// Notes that one of [`overdue`](Self::overdue) will not report, because of `why`; `None` if no program was
+    /// started.
+    pub fn add_unreported(&mut self, owner: Owner, name: &str, why: Option<&str>) {
+        let was_starting = self.starting.remove(&owner).is_some();
+        if let (true, Some(why)) = (was_starting, why)
             && let Some(entry) = self.entry(name)
         {
             entry.unseen += 1;
@@ -182,10 +183,13 @@ impl ProgramTable {
 
     /// Processes started before `before` without a report, in order.
     pub fn overdue(&self, before: Timestamp) -> Vec<Starting> {
-        let late = self.starting.iter().filter(|(_, start)| start.at < before);
-        let told =
-            late.map(|(owner, start)| Starting { owner: *owner, path: start.path.clone(), preloaded: start.preloaded });
-        told.collect()
+        let overdue = self.starting.iter().filter(|(_, start)| start.at < before);
+        let starting = overdue.map(|(owner, start)| Starting {
+            owner: *owner,
+            path: start.path.clone(),
+            preloaded: start.preloaded,
+        });
+        starting.collect()
     }
 
     /// A process of this name bypasses the hooks.
@@ -207,13 +211,13 @@ impl ProgramTable {
     }
 
     /// An image has ended: its name is dropped.
-    pub fn gone(&mut self, image: u32) {
+    pub fn image_ended(&mut self, image: u32) {
         let Some((name, owner)) = self.names.remove(&image) else { return };
         if self.latest.get(&owner).is_some_and(|(latest, _)| *latest == image) {
             self.latest.remove(&owner);
         }
         if let Some(entry) = self.programs.get_mut(&name) {
-            entry.alive = entry.alive.saturating_sub(1);
+            entry.running = entry.running.saturating_sub(1);
         }
     }
 
@@ -222,7 +226,7 @@ impl ProgramTable {
         self.starting.clear();
         self.names.clear();
         self.latest.clear();
-        self.programs.values_mut().for_each(|entry| entry.alive = 0);
+        self.programs.values_mut().for_each(|entry| entry.running = 0);
     }
 
     /// The name of an image's program; empty if unknown.
@@ -236,11 +240,11 @@ impl ProgramTable {
     }
 
     /// Ends the run: started processes without a report count as unseen. `why` returns the reason by path, `None` if
-    /// nothing was started after all, as after a failed exec.
+    /// no program was started, as after a failed exec.
     pub fn end(&mut self, mut why: impl FnMut(&str) -> Option<String>) {
         for (owner, Start { path, preloaded, .. }) in std::mem::take(&mut self.starting) {
-            // Also if the environment is the reason: a failed exec started nothing.
-            let why = why(&path).map(|why| if preloaded { why } else { Unseen::NotHandedOn.to_string() });
+            // A failed exec started no program, even if the environment lacked the library.
+            let why = why(&path).map(|why| if preloaded { why } else { Unseen::NotPreloaded.to_string() });
             if let Some(why) = why {
                 let name = path.rsplit('/').next().unwrap_or(&path).to_owned();
                 self.unseen(owner.pid, &name, &why);
@@ -253,7 +257,7 @@ impl ProgramTable {
         let programs = self.programs.iter().map(|(name, entry)| {
             let (coverage, why) = entry.coverage();
             TapProgram {
-                name: shown(name),
+                name: display_name(name),
                 processes: entry.seen + entry.unseen,
                 coverage: coverage.to_owned(),
                 why,
@@ -266,20 +270,20 @@ impl ProgramTable {
     fn seen(&mut self, origin: Origin, program: &str) {
         let before = self.names.insert(origin.image, (program.to_owned(), origin.owner()));
         if let Some(before) = before.and_then(|(name, _)| self.programs.get_mut(&name)) {
-            before.alive = before.alive.saturating_sub(1);
+            before.running = before.running.saturating_sub(1);
         }
         if let Some(entry) = self.entry(program) {
             entry.seen += 1;
-            entry.alive += 1;
+            entry.running += 1;
         }
     }
 
-    /// Noted when this process was started; the parent may not have known its namespace.
-    fn started(&mut self, owner: Owner) -> Option<Start> {
+    /// Removes and returns the start that the parent reported. The parent may not have known the namespace.
+    fn take_start(&mut self, owner: Owner) -> Option<Start> {
         self.starting.remove(&owner).or_else(|| self.starting.remove(&Owner { space: 0, ..owner }))
     }
 
-    fn make_room_to_start(&mut self) {
+    fn drop_oldest_start(&mut self) {
         if self.starting.len() >= Self::STARTING_MAX
             && let Some(first) = self.starting.iter().min_by_key(|(_, start)| start.at).map(|(owner, _)| *owner)
         {
@@ -287,10 +291,10 @@ impl ProgramTable {
         }
     }
 
-    /// The entry to change.
+    /// The entry of a program, marked as changed; created if missing. `None` beyond the limit.
     fn entry(&mut self, name: &str) -> Option<&mut Entry> {
         if !self.programs.contains_key(name) {
-            if self.programs.len() >= Self::PROGRAMS_MAX && !self.forget_one() {
+            if self.programs.len() >= Self::PROGRAMS_MAX && !self.drop_idle_program() {
                 self.left_out += 1;
                 return None;
             }
@@ -298,49 +302,50 @@ impl ProgramTable {
         }
         self.changes += 1;
         let entry = self.programs.get_mut(name)?;
-        entry.changed = self.changes;
+        entry.last_change = self.changes;
         Some(entry)
     }
 
     /// Drops the program that changed longest ago, of those without processes and unreported changes.
-    fn forget_one(&mut self) -> bool {
-        if !self.forgets {
+    fn drop_idle_program(&mut self) -> bool {
+        if !self.drops_idle_programs {
             return false;
         }
-        let idle = self.programs.iter().filter(|(name, entry)| entry.alive == 0 && entry.change(name).is_none());
-        let Some(name) = idle.min_by_key(|(_, entry)| entry.changed).map(|(name, _)| name.clone()) else {
+        let idle = self.programs.iter().filter(|(name, entry)| entry.running == 0 && entry.change(name).is_none());
+        let Some(name) = idle.min_by_key(|(_, entry)| entry.last_change).map(|(name, _)| name.clone()) else {
             return false;
         };
         self.programs.remove(&name).is_some()
     }
 }
 
-/// Name of a program whose name is unknown.
-fn shown(name: &str) -> String {
+/// The name, or a placeholder for an unknown one.
+fn display_name(name: &str) -> String {
     if name.is_empty() { "(not known)".to_owned() } else { name.to_owned() }
 }
 
 impl Entry {
-    /// Its changes.
+    /// Changes since the last report, if any.
     fn change(&self, name: &str) -> Option<Change> {
-        let told = &self.told;
+        let reported = &self.reported;
         let change = Change {
-            name: shown(name),
-            seen: self.seen - told.seen,
-            unseen: self.unseen - told.unseen,
-            connections: self.connections - told.connections,
-            unseen_bytes: self.unseen_bytes - told.unseen_bytes,
+            name: display_name(name),
+            seen: self.seen - reported.seen,
+            unseen: self.unseen - reported.unseen,
+            connections: self.connections - reported.connections,
+            unseen_bytes: self.unseen_bytes - reported.unseen_bytes,
             why: self.coverage().1,
         };
         let counted = change.seen | change.unseen | change.connections | change.unseen_bytes;
-        (counted > 0 || change.why != told.why).then_some(change)
+        (counted > 0 || change.why != reported.why).then_some(change)
     }
 
-    /// Takes its changes.
+    /// Returns the changes since the last report, and marks them as reported.
     fn take_change(&mut self, name: &str) -> Option<Change> {
         let change = self.change(name)?;
         let Entry { seen, unseen, connections, unseen_bytes, .. } = *self;
-        self.told = Change { name: String::new(), seen, unseen, connections, unseen_bytes, why: change.why.clone() };
+        self.reported =
+            Change { name: String::new(), seen, unseen, connections, unseen_bytes, why: change.why.clone() };
         Some(change)
     }
 
@@ -381,30 +386,30 @@ const FIRST_CHILD: Owner = Owner { space: 0, pid: 0 };
 mod tests {
     use super::*;
 
-    fn event(image: u32, pid: u32, what: What) -> Event {
+    fn event(image: u32, pid: u32, what: EventKind) -> Event {
         Event { origin: Origin { image, pid, tid: pid, space: 4 }, what }
     }
 
     fn loaded(image: u32, pid: u32, program: &str) -> Event {
-        event(image, pid, What::Loaded { at: Timestamp::ZERO, parent_pid: 1, program: program.into() })
+        event(image, pid, EventKind::Loaded { at: Timestamp::ZERO, parent_pid: 1, program: program.into() })
     }
 
     fn executing(pid: u32, path: &str, preloaded: bool) -> Event {
-        event(1, pid, What::Executing { at: Timestamp::ZERO, pid, path: path.into(), preloaded })
+        event(1, pid, EventKind::Executing { at: Timestamp::ZERO, pid, path: path.into(), preloaded })
     }
 
-    fn told(roll: &ProgramTable) -> Vec<(String, u64, String, String)> {
-        roll.programs().0.into_iter().map(|p| (p.name, p.processes, p.coverage, p.why)).collect()
+    fn reported(programs: &ProgramTable) -> Vec<(String, u64, String, String)> {
+        programs.programs().0.into_iter().map(|p| (p.name, p.processes, p.coverage, p.why)).collect()
     }
 
-    fn line(name: &str, processes: u64, coverage: &str, why: &str) -> (String, u64, String, String) {
+    fn row(name: &str, processes: u64, coverage: &str, why: &str) -> (String, u64, String, String) {
         (name.into(), processes, coverage.into(), why.into())
     }
 
     #[test]
     fn a_started_program_that_never_loads_the_library_is_unseen() {
-        let mut roll = ProgramTable::default();
-        roll.starting(7, "/bin/sh", true);
+        let mut programs = ProgramTable::default();
+        programs.starting(7, "/bin/sh", true);
         for event in [
             loaded(1, 7, "sh"),
             executing(8, "/usr/bin/curl", true),
@@ -413,57 +418,57 @@ mod tests {
             executing(10, "/usr/bin/env", false),
             executing(11, "/no/such", true),
         ] {
-            roll.take(&event);
+            programs.apply(&event);
         }
         assert_eq!(
-            roll.paths(),
+            programs.paths(),
             [("curl".to_owned(), "/usr/bin/curl".to_owned()), ("sh".to_owned(), "/bin/sh".to_owned())]
         );
-        roll.end(|path| (path != "/no/such").then(|| "it is linked statically".to_owned()));
+        programs.end(|path| (path != "/no/such").then(|| "it is linked statically".to_owned()));
         assert_eq!(
-            told(&roll),
+            reported(&programs),
             [
-                line("curl", 1, "seen", ""),
-                line("env", 1, "unseen", &Unseen::NotHandedOn.to_string()),
-                line("sh", 1, "seen", ""),
-                line("static", 1, "unseen", "it is linked statically"),
+                row("curl", 1, "seen", ""),
+                row("env", 1, "unseen", &Unseen::NotPreloaded.to_string()),
+                row("sh", 1, "seen", ""),
+                row("static", 1, "unseen", "it is linked statically"),
             ]
         );
     }
 
     #[test]
-    fn a_late_record_of_the_parent_adds_no_process() {
-        let mut roll = ProgramTable::default();
+    fn a_late_start_record_of_the_parent_adds_no_process() {
+        let mut programs = ProgramTable::default();
         let at = Timestamp::from_nanos;
         let loaded =
-            |image, pid, ns| event(image, pid, What::Loaded { at: at(ns), parent_pid: 7, program: "sh".into() });
+            |image, pid, ns| event(image, pid, EventKind::Loaded { at: at(ns), parent_pid: 7, program: "sh".into() });
         let executing =
-            |pid, ns| event(1, 7, What::Executing { at: at(ns), pid, path: "/bin/sh".into(), preloaded: true });
+            |pid, ns| event(1, 7, EventKind::Executing { at: at(ns), pid, path: "/bin/sh".into(), preloaded: true });
         // The first is reported late; the second has a reused number, and never reports.
-        [loaded(2, 8, 20), executing(8, 10), loaded(3, 9, 30), executing(9, 40)].iter().for_each(|e| roll.take(e));
-        roll.gone(2);
-        roll.end(|_| Some("linked statically".to_owned()));
-        assert_eq!(told(&roll), [line("sh", 3, "partial", "1 of 3 processes not recorded: linked statically")]);
+        [loaded(2, 8, 20), executing(8, 10), loaded(3, 9, 30), executing(9, 40)].iter().for_each(|e| programs.apply(e));
+        programs.image_ended(2);
+        programs.end(|_| Some("linked statically".to_owned()));
+        assert_eq!(reported(&programs), [row("sh", 3, "partial", "1 of 3 processes not recorded: linked statically")]);
     }
 
     #[test]
     fn a_program_that_bypasses_the_hooks_is_partial() {
-        let mut roll = ProgramTable::default();
-        roll.take(&loaded(1, 7, "io"));
-        let aside = What::Aside { at: Timestamp::ZERO, datagram_sockets: 3, uring_setups: 1, unfollowed: 0 };
-        roll.take(&event(1, 7, aside));
-        roll.take(&loaded(2, 8, "stdio"));
-        roll.add(&TapExchange {
+        let mut programs = ProgramTable::default();
+        programs.apply(&loaded(1, 7, "io"));
+        let aside = EventKind::Aside { at: Timestamp::ZERO, datagram_sockets: 3, uring_setups: 1, unfollowed: 0 };
+        programs.apply(&event(1, 7, aside));
+        programs.apply(&loaded(2, 8, "stdio"));
+        programs.add(&TapExchange {
             program: Some("stdio".into()),
             last: true,
             unseen_bytes: Some(900),
             ..TapExchange::BLANK
         });
         assert_eq!(
-            told(&roll),
+            reported(&programs),
             [
-                line("io", 1, "partial", "it uses io_uring, which the hooks do not record"),
-                line("stdio", 1, "partial", "900 bytes counted by TCP that no hook recorded"),
+                row("io", 1, "partial", "it uses io_uring, which the hooks do not record"),
+                row("stdio", 1, "partial", "900 bytes counted by TCP that no hook recorded"),
             ]
         );
     }

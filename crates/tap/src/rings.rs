@@ -10,16 +10,16 @@
 //! The first slots have large rings, the others small ones; each has some memory from the start, and more as its
 //! thread writes on.
 //!
-//! A file belongs to its user, and nobody else (except root) can open it: its contents are trusted for that user only
+//! A file belongs to its user, and no other user except root can open it: its contents are trusted for that user only
 //! ([`ring_file`]). A user without a ring gets one on request ([`ring_server`]).
 //!
 //! The writing process may crash at any point, or write anything: a record is 64 bytes read through atomics, and
 //! numbers are validated. A ring with invalid counters is emptied and counted as lost; so is a record that is invalid
-//! or dated later than it was read. Overwritten constants of a header are restored. A user who truncates the own file
-//! ends the own tap ([`Rings::is_cut`]), and not this process.
+//! or dated later than it was read. Overwritten constants of a header are restored. A user who truncates that user's
+//! file ends that user's tap ([`Rings::is_truncated`]), and not this process.
 //!
 //! `reading.rs` reads: [`Rings::drain`] in one step, [`Rings::collect`] and [`Rings::commit`] in two steps, for a
-//! reader with a journal. `adopt.rs` takes over a ring that outlived its reader.
+//! reader with a journal. `adopt.rs` adopts a ring that outlived its reader.
 
 mod adopt;
 mod clock;
@@ -86,9 +86,9 @@ impl Capacity {
     /// 64 KB: what a thread writes in some milliseconds at most, and one of a thousand threads in a second.
     pub const SMALL_RECORDS: u32 = 1024;
 
-    /// For rings that wait while their agent is away: 512 KB for each of 128 threads, some 2,000 exchanges, and 64 KB
-    /// for 1,024 more. 20 MB immediately, 128 MB at most.
-    pub const fn standing() -> Self {
+    /// Capacity of rings that fill while their agent does not run: 512 KB for each of 128 threads, some 2,000
+    /// exchanges, and 64 KB for 1,024 more. 20 MB immediately, 128 MB at most.
+    pub const fn daemon() -> Self {
         Capacity { records: 8192, slots: 128, small_slots: 1024, ready: 4 }
     }
 
@@ -113,7 +113,7 @@ impl Default for Capacity {
 #[derive(Debug)]
 pub struct Rings {
     /// The ring file of each user, by index.
-    areas: BTreeMap<u32, RingFile>,
+    ring_files: BTreeMap<u32, RingFile>,
     shape: Shape,
     ticks: Ticks,
     /// The common number of all files.
@@ -136,9 +136,9 @@ pub struct Rings {
     folder: Option<PathBuf>,
     /// Whether connections of different users are separate, whatever their numbers: the users do not trust each
     /// other.
-    apart: bool,
+    separate_users: bool,
     /// Creates rings for users on request.
-    askers: Option<RingServer>,
+    ring_server: Option<RingServer>,
 }
 
 /// 2 MB of records of one user: some 5 MB as events. An agent that returns to full rings reads them in several
@@ -181,17 +181,17 @@ impl Rings {
             kind: ticks.kind(),
             piece_ticks: ticks.of(PIECE).max(1),
             // Programs of a daemon's ring were not started by this process: each checks its own system call filters.
-            is_standing: boot.is_some(),
+            is_daemon: boot.is_some(),
             filters: system_call_filters(boot.is_some()),
         };
-        let area = RingFile::fill(file, path, &set, FIRST, geteuid().as_raw(), capacity.ready)?;
-        Ok(Rings::of(area, set, ticks))
+        let ring_file = RingFile::fill(file, path, &set, FIRST, geteuid().as_raw(), capacity.ready)?;
+        Ok(Rings::of(ring_file, set, ticks))
     }
 
-    fn of(area: RingFile, set: Set, ticks: Ticks) -> Rings {
+    fn of(ring_file: RingFile, set: Set, ticks: Ticks) -> Rings {
         let new_pairs = ticks.pairs();
         Rings {
-            areas: BTreeMap::from([(area.index, area)]),
+            ring_files: BTreeMap::from([(ring_file.index, ring_file)]),
             shape: set.shape,
             ticks,
             ring: set.ring,
@@ -204,8 +204,8 @@ impl Rings {
             cut: false,
             cut_users: Vec::new(),
             folder: None,
-            apart: set.is_standing,
-            askers: None,
+            separate_users: set.is_daemon,
+            ring_server: None,
         }
     }
 
@@ -224,7 +224,7 @@ impl Rings {
         })
     }
 
-    /// Takes over the unread file that the previous image of this process created ([`crate::own`]). Times are on
+    /// Adopts the unread file that the previous image of this process created ([`crate::self_tap`]). Times are on
     /// `clock`.
     ///
     /// # Errors
@@ -233,9 +233,9 @@ impl Rings {
         let path = folder.ring();
         let file = OpenOptions::new().read(true).write(true).open(&path).map_err(Error::file("open", &path))?;
         let ticks = Ticks::start(clock);
-        let (mut area, set) = RingFile::taken_over(file, &path, FIRST, geteuid().as_raw(), ticks.kind())?;
-        area.go_on(&ReaderState::default(), false);
-        Ok(Rings::of(area, set, ticks))
+        let (mut ring_file, set) = RingFile::adopt(file, &path, FIRST, geteuid().as_raw(), ticks.kind())?;
+        ring_file.resume(&ReaderState::default(), false);
+        Ok(Rings::of(ring_file, set, ticks))
     }
 
     /// [`Rings::images`] of a file without a reader.
@@ -248,9 +248,9 @@ impl Rings {
         Ok(u32::from_le_bytes(images))
     }
 
-    /// Whether a user has truncated the own file. From then on it is not read, and the amount of missing records is
-    /// unknown. Files of other users are still read.
-    pub fn is_cut(&self) -> bool {
+    /// Whether a user has truncated that user's file. From then on the file is not read, and the amount of missing
+    /// records is unknown. Files of other users are still read.
+    pub fn is_truncated(&self) -> bool {
         self.cut
     }
 
@@ -259,95 +259,102 @@ impl Rings {
         self.headers_restored
     }
 
-    /// Users who truncated the own file, since the last call.
-    pub(crate) fn take_truncated(&mut self) -> Vec<u32> {
+    /// Users who truncated their ring file, since the last call.
+    pub(crate) fn take_users_of_truncated_files(&mut self) -> Vec<u32> {
         std::mem::take(&mut self.cut_users)
     }
 
     /// Adds new users, restores headers, and removes truncated files.
     fn maintain(&mut self) {
-        for area in self.askers.iter().flat_map(RingServer::made) {
-            self.areas.insert(area.index, area);
+        for ring_file in self.ring_server.iter().flat_map(RingServer::created) {
+            self.ring_files.insert(ring_file.index, ring_file);
         }
-        self.headers_restored += self.areas.values_mut().map(RingFile::fix).sum::<u64>();
-        let cut = self.areas.values().filter(|area| area.is_cut()).map(|area| (area.index, area.user));
+        self.headers_restored += self.ring_files.values_mut().map(RingFile::restore_header).sum::<u64>();
+        let cut = self
+            .ring_files
+            .values()
+            .filter(|ring_file| ring_file.is_truncated())
+            .map(|ring_file| (ring_file.index, ring_file.user));
         for (index, user) in cut.collect::<Vec<_>>() {
-            self.areas.remove(&index);
+            self.ring_files.remove(&index);
             self.cut = true;
             self.cut_users.push(user);
             if let Some(folder) = &self.folder {
-                // Programs that start from now on request another file; this user's own is requested here.
+                // Programs that start from now on request another file; the file of this user is requested here.
                 let _ = std::fs::remove_file(path_of(folder, user));
                 if user == geteuid().as_raw() {
-                    RingServer::ask(folder);
+                    RingServer::request(folder);
                 }
             }
         }
     }
 
-    /// From now on programs of other users get rings, as `policy` allows. This needs root, which alone can give files
-    /// away.
+    /// Serves rings to programs of other users from now on, as `policy` allows. This needs root, which alone can give
+    /// files away.
     ///
     /// # Errors
     /// The socket or the thread cannot be created.
-    pub fn let_others_ask(&mut self, folder: &Folder, policy: Policy) -> Result<()> {
+    pub fn serve_other_users(&mut self, folder: &Folder, policy: Policy) -> Result<()> {
         if geteuid().is_root() {
-            self.askers = Some(RingServer::start(folder.path(), self.set(), Users::first(), policy)?);
+            self.ring_server = Some(RingServer::start(folder.path(), self.set(), Users::first(), policy)?);
         }
         Ok(())
     }
 
     /// Common properties of a new user's ring.
     fn set(&self) -> Set {
-        let first = self.areas.values().next();
+        let first = self.ring_files.values().next();
         Set {
             shape: self.shape,
             ring: self.ring,
             boot: first.map(RingFile::boot).unwrap_or_default(),
             kind: self.ticks.kind(),
             piece_ticks: self.ticks.of(PIECE).max(1),
-            is_standing: self.apart,
-            filters: system_call_filters(self.apart),
+            is_daemon: self.separate_users,
+            filters: system_call_filters(self.separate_users),
         }
     }
 
     /// The user whose ring an image writes to, according to the kernel.
     pub fn user_of(&self, image: u32) -> Option<u32> {
-        self.areas.get(&(image >> INDEX_SHIFT)).map(|area| area.user)
+        self.ring_files.get(&(image >> INDEX_SHIFT)).map(|ring_file| ring_file.user)
     }
 
     /// The files that are read: index and inode.
     pub(crate) fn files(&self) -> Vec<(u32, u64)> {
-        self.areas.values().map(|area| (area.index, area.inode)).collect()
+        self.ring_files.values().map(|ring_file| (ring_file.index, ring_file.inode)).collect()
     }
 
-    fn area(&self, number: u32) -> Option<(&RingFile, u32)> {
-        Some((self.areas.get(&(number / self.shape.slots))?, number % self.shape.slots))
+    fn ring_file(&self, number: u32) -> Option<(&RingFile, u32)> {
+        Some((self.ring_files.get(&(number / self.shape.slots))?, number % self.shape.slots))
     }
 
-    fn area_mut(&mut self, number: u32) -> Option<(&mut RingFile, u32)> {
-        Some((self.areas.get_mut(&(number / self.shape.slots))?, number % self.shape.slots))
+    fn ring_file_mut(&mut self, number: u32) -> Option<(&mut RingFile, u32)> {
+        Some((self.ring_files.get_mut(&(number / self.shape.slots))?, number % self.shape.slots))
     }
 
     /// Number of slots ever claimed, of all users.
     fn used(&self) -> Vec<u32> {
         let slots = self.shape.slots;
-        self.areas.values().flat_map(|area| (0..area.used).map(move |slot| area.index * slots + slot)).collect()
+        self.ring_files
+            .values()
+            .flat_map(|ring_file| (0..ring_file.used).map(move |slot| ring_file.index * slots + slot))
+            .collect()
     }
 
     fn word(&self, number: u32, at: usize) -> &AtomicU64 {
-        let (area, slot) = self.area(number).expect("a slot of a file that is read");
-        area.memory.word(slot_at(slot) + at)
+        let (ring_file, slot) = self.ring_file(number).expect("the slot belongs to a mapped file");
+        ring_file.memory.word(slot_at(slot) + at)
     }
 
     fn reader(&self, number: u32) -> &Reader {
-        let (area, slot) = self.area(number).expect("a slot of a file that is read");
-        &area.readers[slot as usize]
+        let (ring_file, slot) = self.ring_file(number).expect("the slot belongs to a mapped file");
+        &ring_file.readers[slot as usize]
     }
 
     fn reader_mut(&mut self, number: u32) -> &mut Reader {
-        let (area, slot) = self.area_mut(number).expect("a slot of a file that is read");
-        &mut area.readers[slot as usize]
+        let (ring_file, slot) = self.ring_file_mut(number).expect("the slot belongs to a mapped file");
+        &mut ring_file.readers[slot as usize]
     }
 
     fn records(&self, number: u32) -> u32 {
@@ -371,7 +378,7 @@ impl Rings {
     }
 
     fn sum(&self, at: usize) -> u32 {
-        let all = self.areas.values().map(|area| area.memory.half(at).load(Ordering::Relaxed));
+        let all = self.ring_files.values().map(|ring_file| ring_file.memory.half(at).load(Ordering::Relaxed));
         all.fold(0, u32::saturating_add)
     }
 
@@ -383,15 +390,15 @@ impl Rings {
 
     /// The owner of a slot, if valid: images of another user's ring are rejected.
     fn origin(&self, number: u32) -> Origin {
-        let (area, slot) = self.area(number).expect("a slot of a file that is read");
+        let (ring_file, slot) = self.ring_file(number).expect("the slot belongs to a mapped file");
         let base = slot_at(slot);
-        // First: once it is set, the other fields are set.
-        let image = area.memory.half(base + slot::IMAGE).load(Ordering::Acquire);
+        // The image is read first: once it is set, the other fields are set.
+        let image = ring_file.memory.half(base + slot::IMAGE).load(Ordering::Acquire);
         Origin {
-            image: if image >> INDEX_SHIFT == area.index { image } else { 0 },
-            pid: (area.memory.word(base + slot::STATE).load(Ordering::Relaxed) >> 32) as u32,
-            tid: area.memory.half(base + slot::TID).load(Ordering::Relaxed),
-            space: area.memory.half(base + slot::SPACE).load(Ordering::Relaxed),
+            image: if image >> INDEX_SHIFT == ring_file.index { image } else { 0 },
+            pid: (ring_file.memory.word(base + slot::STATE).load(Ordering::Relaxed) >> 32) as u32,
+            tid: ring_file.memory.half(base + slot::TID).load(Ordering::Relaxed),
+            space: ring_file.memory.half(base + slot::SPACE).load(Ordering::Relaxed),
         }
     }
 
@@ -407,14 +414,14 @@ impl Rings {
 
     /// Clears the image before the slot becomes free: a new owner claims the slot before it writes its image.
     fn forget_owner(&self, number: u32) {
-        let (area, slot) = self.area(number).expect("a slot of a file that is read");
-        area.memory.half(slot_at(slot) + slot::IMAGE).store(0, Ordering::Relaxed);
+        let (ring_file, slot) = self.ring_file(number).expect("the slot belongs to a mapped file");
+        ring_file.memory.half(slot_at(slot) + slot::IMAGE).store(0, Ordering::Relaxed);
     }
 
     /// Reserves memory for a ring whose thread will soon need it, and may be unable to reserve it itself.
     fn reserve_ahead(&mut self, number: u32) {
-        if let Some((area, slot)) = self.area_mut(number) {
-            area.reserve_ahead(slot);
+        if let Some((ring_file, slot)) = self.ring_file_mut(number) {
+            ring_file.reserve_ahead(slot);
         }
     }
 }
@@ -467,8 +474,8 @@ fn system_call_filters(of_all: bool) -> u32 {
         number("Seccomp_filters:").or_else(|| number("Seccomp:").map(|mode: u32| mode.min(1)))
     };
     let of = |path| std::fs::read_to_string(path).ok().and_then(|status| filters(&status));
-    let own = of("/proc/self/status").unwrap_or(0);
-    if of_all { of("/proc/1/status").map_or(own, |first| first.min(own)) } else { own }
+    let own_filters = of("/proc/self/status").unwrap_or(0);
+    if of_all { of("/proc/1/status").map_or(own_filters, |first| first.min(own_filters)) } else { own_filters }
 }
 
 /// A page of a file, mapped like a ring.

@@ -52,7 +52,7 @@ pub enum GroupKey {
     Others,
 }
 
-/// Takes rows, returns figures.
+/// Computes figures from the rows that match a filter.
 #[derive(Debug)]
 pub struct Slicer {
     filter: Filter,
@@ -60,7 +60,7 @@ pub struct Slicer {
     sides: Sides,
     groups: HashMap<GroupKey, Group>,
     rows: u64,
-    taken: u64,
+    matched: u64,
 }
 
 #[derive(Debug, Default)]
@@ -81,17 +81,17 @@ impl Slicer {
 
     /// An empty slicer. For windows see [`crate::Indicators::new`].
     pub fn new(filter: Filter, by: Option<By>, window_ns: u64) -> Self {
-        Slicer { filter, by, sides: Sides::new(window_ns), groups: HashMap::new(), rows: 0, taken: 0 }
+        Slicer { filter, by, sides: Sides::new(window_ns), groups: HashMap::new(), rows: 0, matched: 0 }
     }
 
     /// Adds a row of run number `run`, whose zero is `zero_ns` nanoseconds after 1970 (UTC).
     pub fn add(&mut self, run: u32, zero_ns: u64, row: &TapExchange) {
         self.rows += 1;
         let at_ns = zero_ns.saturating_add(row.ended_at().as_nanos());
-        if !self.filter.takes(row, at_ns) {
+        if !self.filter.matches_row(row, at_ns) {
             return;
         }
-        self.taken += 1;
+        self.matched += 1;
         self.sides.add(run, row);
         let Some(by) = self.by else { return };
         let key = key(by, row, at_ns);
@@ -102,7 +102,7 @@ impl Slicer {
 
     /// Rows seen, and rows that matched.
     pub fn rows(&self) -> (u64, u64) {
-        (self.rows, self.taken)
+        (self.rows, self.matched)
     }
 
     /// The figures of one side.
@@ -214,7 +214,7 @@ impl Values {
 }
 
 const MINUTE_NS: u64 = 60_000_000_000;
-/// As many as take the memory of a histogram.
+/// Number of exact values that take as much memory as a histogram.
 const EXACT_VALUES_MAX: usize = 32_768;
 
 #[cfg(test)]

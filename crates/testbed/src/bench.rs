@@ -37,7 +37,7 @@ mod urgency;
 
 use store::RunStore;
 use sys::signal::Interrupts;
-use tap::own::Own;
+use tap::self_tap::SelfTap;
 
 use self::collect::Ended;
 use self::instruments::Instruments;
@@ -80,7 +80,7 @@ pub fn bench(
 /// As [`bench`]; a plan with a tap without `own`.
 pub fn bench_tapped(
     plan: &Plan,
-    own: Option<Own>,
+    own: Option<SelfTap>,
     command: &str,
     run_store: Option<&RunStore>,
     interrupts: &Interrupts,

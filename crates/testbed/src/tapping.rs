@@ -28,8 +28,8 @@ use sys::clock::Clock;
 use sys::sched::{Cores, Urgency};
 use tap::coverage::{self, Partial};
 use tap::folder::Folder;
-use tap::own::Own;
 use tap::rings::{Capacity, Policy, Rings};
+use tap::self_tap::SelfTap;
 use tap::{Collector, Live, Only};
 use units::Timestamp;
 
@@ -82,7 +82,7 @@ impl Prepared {
     ///
     /// # Errors
     /// The rings cannot be mapped.
-    pub fn own(own: Own, clock: Clock) -> Result<Prepared, TestbedError> {
+    pub fn own(own: SelfTap, clock: Clock) -> Result<Prepared, TestbedError> {
         let (folder, rings) = own.into_rings(clock).map_err(TestbedError::environment)?;
         // The load itself reports the connections that it made.
         Ok(Prepared { folder, rings, clock, kernel: None })
@@ -117,7 +117,7 @@ impl Prepared {
         if !started.own_load {
             // Programs that change their user need rings, too. Without an address for the socket they are listed as
             // unseen.
-            let _ = rings.let_others_ask(&self.folder, Policy::Descendants);
+            let _ = rings.serve_other_users(&self.folder, Policy::Descendants);
         }
         let kernel = if started.own_numbers { self.kernel } else { Counters::begin(Some(started.root), true) };
         // If only some connections are recorded, the kernel's count has no counterpart.
@@ -126,7 +126,7 @@ impl Prepared {
         let (live, figures) = channel();
         let window_ns = units::time::saturating_nanos(plan.window);
         let mut collector = Collector::new(plan.only, window_ns);
-        collector.roll().starting(started.pid, &started.command.to_string_lossy(), true);
+        collector.programs().starting(started.pid, &started.command.to_string_lossy(), true);
         let tap_thread = TapThread {
             folder: self.folder,
             rings,
@@ -184,9 +184,9 @@ impl Started {
 /// not happen twice.
 ///
 /// # Errors
-/// See [`tap::own::enter`].
-pub fn own_start() -> Result<Own, TestbedError> {
-    tap::own::enter(RINGS_CAPACITY).map_err(TestbedError::environment)
+/// See [`tap::self_tap::enter`].
+pub fn own_start() -> Result<SelfTap, TestbedError> {
+    tap::self_tap::enter(RINGS_CAPACITY).map_err(TestbedError::environment)
 }
 
 /// A running tap.
@@ -309,18 +309,19 @@ impl TapThread {
         let (collector, own) = (&mut self.collector, &mut self.own);
         let events = self.rings.drain(&mut |event| {
             if own.as_mut().is_none_or(|own| own.has(&event)) {
-                collector.take(event);
+                collector.push(event);
             }
         });
-        self.settle(began);
+        self.process_until(began);
         self.store_rows();
         events
     }
 
-    fn settle(&mut self, until: Timestamp) {
-        let Some(sampler) = &mut self.sums.sampler else { return self.collector.settle(until, &mut self.rows) };
+    fn process_until(&mut self, until: Timestamp) {
+        let Some(sampler) = &mut self.sums.sampler else { return self.collector.process_until(until, &mut self.rows) };
         sampler.read_measured_end();
-        self.collector.settle_watched(until, &mut self.rows, &mut |at, connections| sampler.sample(at, connections));
+        self.collector
+            .process_until_with(until, &mut self.rows, &mut |at, connections| sampler.sample(at, connections));
     }
 
     /// Lists the processes: ended ones are closed, and those that never reported to the tap are listed as unseen.
@@ -346,12 +347,12 @@ impl TapThread {
             &mut |origin| alive.contains(&origin.pid) || !ended_pids.contains(&origin.pid),
             &mut |event| {
                 if own.as_mut().is_none_or(|own| own.has(&event)) {
-                    collector.take(event);
+                    collector.push(event);
                 }
             },
         );
-        self.settle(now);
-        self.collector.gone(&ended_pids, now, &mut self.rows);
+        self.process_until(now);
+        self.collector.processes_ended(&ended_pids, now, &mut self.rows);
         if self.own.is_none() {
             self.unreported(&running);
         }
@@ -366,7 +367,7 @@ impl TapThread {
                 drained = self.clock.now();
             }
             if let Some(partial) = coverage::partial(process) {
-                self.collector.roll().partial(&process.program, &partial.to_string());
+                self.collector.programs().partial(&process.program, &partial.to_string());
             }
         }
     }
@@ -383,7 +384,7 @@ impl TapThread {
             let id = (process.pid, process.started_ticks);
             if self.unreported.contains(&id) && !self.named.contains(&id) {
                 if let Some(unseen) = coverage::reason(process) {
-                    self.collector.roll().unseen(process.inner_pid, &process.program, &unseen.to_string());
+                    self.collector.programs().unseen(process.inner_pid, &process.program, &unseen.to_string());
                 }
                 self.named.insert(id);
             }
@@ -418,13 +419,13 @@ impl TapThread {
         // In a sandbox no program outlives the run.
         let outlived = self.own_numbers && self.own.is_none() && !self.collector.processes().is_empty();
         // Programs that ended before they were listed.
-        for (name, path) in self.collector.roll().paths() {
+        for (name, path) in self.collector.programs().paths() {
             let partial = coverage::partial_by_file(std::path::Path::new(&path));
             // Programs with hooked connections use the library for files, or TCP's own count shows what is missing.
-            let uses_calls = self.collector.roll().connections(&name) > 0;
+            let uses_calls = self.collector.programs().connections(&name) > 0;
             let is_harmless = |partial: &Partial| *partial == Partial::UringLibrary && uses_calls;
             if let Some(partial) = partial.filter(|partial| !is_harmless(partial)) {
-                self.collector.roll().partial(&name, &partial.to_string());
+                self.collector.programs().partial(&name, &partial.to_string());
             }
         }
         let part = self
@@ -432,11 +433,11 @@ impl TapThread {
             .end(&mut self.rows, |path| coverage::why_not(std::path::Path::new(path)).map(|unseen| unseen.to_string()));
         self.rows.iter().for_each(|row| self.sums.add(row));
         self.table.put(&mut self.rows);
-        let cut = self.rings.is_cut();
+        let cut = self.rings.is_truncated();
         drop(self.rings);
         // Programs that outlive the tap may start other programs, which load the library.
         if outlived {
-            self.folder.leave();
+            self.folder.abandon();
         }
         let Sums { outside, client, sampler, responses } = self.sums;
         let levels = sampler.map(|sampler| sampler.finish(self.clock.now()));

@@ -1,7 +1,7 @@
 //! Checks of every request, and header fields of every response.
 //!
-//! In this order: host name, secret, method, length of the body. Each refusal is a line of text that says what to do;
-//! none repeats text of the request.
+//! The order is: host name, secret, method, length of the body. Each refusal is a line of text with the fix;
+//! no refusal repeats text of the request.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use http::header::{
 };
 use http::{HeaderName, HeaderValue, Method, StatusCode, Uri};
 
-use crate::unauthenticated::Arrived;
+use crate::unauthenticated::ConnectionHandle;
 use crate::{Hosts, Key, Refusals, Secret, Settings};
 
 /// Content Security Policy: a page loads and contacts its own origin only; no inline script or style.
@@ -34,7 +34,7 @@ struct Guard {
     /// `None` permits every name.
     hosts: Option<Hosts>,
     key: Key,
-    reads_only: bool,
+    read_only: bool,
     body: usize,
     refusals: Option<Refusals>,
 }
@@ -44,26 +44,26 @@ pub(crate) fn wrap(router: Router, settings: &Settings) -> Router {
     let guard = Guard {
         hosts: (!settings.any_host).then(|| Hosts::new(&settings.hosts)),
         key: settings.key.clone(),
-        reads_only: settings.reads_only,
+        read_only: settings.read_only,
         body: settings.bounds.body,
         refusals: settings.refusals.clone(),
     };
     let router = router.layer(DefaultBodyLimit::max(settings.bounds.body));
     // The router is a fallback service, so that it sees the path without the secret.
-    Router::new().fallback_service(router).layer(from_fn_with_state(Arc::new(guard), answer))
+    Router::new().fallback_service(router).layer(from_fn_with_state(Arc::new(guard), check_request))
 }
 
-async fn answer(State(guard): State<Arc<Guard>>, mut request: Request, next: Next) -> Response {
+async fn check_request(State(guard): State<Arc<Guard>>, mut request: Request, next: Next) -> Response {
     let mut response = match guard.admit(&mut request) {
         Ok(()) => next.run(request).await,
         Err(refusal) => {
-            if let Some(Refusals(tell)) = &guard.refusals {
-                tell(request.extensions().get::<Arrived>().map(Arrived::peer), refusal.status());
+            if let Some(Refusals(report)) = &guard.refusals {
+                report(request.extensions().get::<ConnectionHandle>().map(ConnectionHandle::peer), refusal.status());
             }
             *refusal
         }
     };
-    for (name, value) in SAID {
+    for (name, value) in SECURITY_HEADERS {
         // A response may set the field itself.
         response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
     }
@@ -72,7 +72,7 @@ async fn answer(State(guard): State<Arc<Guard>>, mut request: Request, next: Nex
 
 impl Guard {
     fn admit(&self, request: &mut Request) -> Result<(), Box<Response>> {
-        if !self.knows_host(request) {
+        if !self.permits_host(request) {
             return Err(refuse(
                 StatusCode::FORBIDDEN,
                 "This page does not answer to the host name that was asked for. Use its address, or start it with \
@@ -91,12 +91,12 @@ impl Guard {
                 *request.uri_mut() = rest;
             }
             Key::Bearer(secret) => {
-                let shown = request.headers().get(AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
-                let shown = match shown.split_at_checked(BEARER.len()) {
+                let presented = request.headers().get(AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
+                let presented = match presented.split_at_checked(BEARER.len()) {
                     Some((scheme, rest)) if scheme.eq_ignore_ascii_case(BEARER) => rest,
                     _ => &[],
                 };
-                if !secret.is(shown) {
+                if !secret.is(presented) {
                     let mut refusal =
                         refuse(StatusCode::UNAUTHORIZED, "The request needs the field `Authorization: Bearer SECRET`.");
                     refusal.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
@@ -104,7 +104,7 @@ impl Guard {
                 }
             }
         }
-        if self.reads_only && !matches!(*request.method(), Method::GET | Method::HEAD) {
+        if self.read_only && !matches!(*request.method(), Method::GET | Method::HEAD) {
             let mut refusal = refuse(StatusCode::METHOD_NOT_ALLOWED, "Only GET and HEAD are supported.");
             refusal.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
             return Err(refusal);
@@ -113,18 +113,21 @@ impl Guard {
             return Err(refuse(StatusCode::PAYLOAD_TOO_LARGE, "The request's body is longer than the limit."));
         }
         if !matches!(self.key, Key::None)
-            && let Some(arrived) = request.extensions().get::<Arrived>()
+            && let Some(connection) = request.extensions().get::<ConnectionHandle>()
         {
             // The connection limit is shared by address.
-            arrived.greet(&arrived.peer().ip().to_string());
+            connection.authenticate(&connection.peer().ip().to_string());
         }
         Ok(())
     }
 
     /// Whether exactly one `Host` is present and permitted, and also the host of an absolute target.
-    fn knows_host(&self, request: &Request) -> bool {
+    fn permits_host(&self, request: &Request) -> bool {
         let Some(hosts) = &self.hosts else { return true };
-        let local = request.extensions().get::<Arrived>().map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |on| on.local().ip());
+        let local = request
+            .extensions()
+            .get::<ConnectionHandle>()
+            .map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |on| on.local().ip());
         let mut fields = request.headers().get_all(HOST).iter();
         let (Some(host), None) = (fields.next(), fields.next()) else { return false };
         let permit = |host: &str| hosts.permit(host, local);
@@ -132,7 +135,7 @@ impl Guard {
         named && host.to_str().is_ok_and(permit)
     }
 
-    /// Whether the announced length is beyond the limit; the actual length is checked while the body is read.
+    /// Whether the announced length exceeds the limit. The actual length is checked while the body is read.
     fn body_is_too_long(&self, request: &Request) -> bool {
         let length = request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
         let chunked = request.headers().contains_key(TRANSFER_ENCODING);
@@ -143,8 +146,8 @@ impl Guard {
 /// The URL without the secret, for the router; `None` if its path does not begin with the secret.
 fn without_secret(uri: &Uri, secret: &Secret) -> Option<Uri> {
     let path = uri.path().strip_prefix('/')?;
-    let (shown, rest) = path.split_at(path.find('/').unwrap_or(path.len()));
-    if !secret.is(shown.as_bytes()) {
+    let (presented, rest) = path.split_at(path.find('/').unwrap_or(path.len()));
+    if !secret.is(presented.as_bytes()) {
         return None;
     }
     let rest = if rest.is_empty() { "/" } else { rest };
@@ -152,14 +155,14 @@ fn without_secret(uri: &Uri, secret: &Secret) -> Option<Uri> {
     format!("{rest}{query}").parse().ok()
 }
 
-fn refuse(status: StatusCode, why: &'static str) -> Box<Response> {
-    Box::new((status, [(CONTENT_TYPE, "text/plain; charset=utf-8")], format!("{why}\n")).into_response())
+fn refuse(status: StatusCode, text: &'static str) -> Box<Response> {
+    Box::new((status, [(CONTENT_TYPE, "text/plain; charset=utf-8")], format!("{text}\n")).into_response())
 }
 
 const BEARER: &[u8] = b"Bearer ";
 
 /// Header fields of every response. Pages of other origins cannot frame this one, read it or learn its URL.
-const SAID: [(HeaderName, &str); 7] = [
+const SECURITY_HEADERS: [(HeaderName, &str); 7] = [
     (CONTENT_SECURITY_POLICY, CONTENT_POLICY),
     (X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (REFERRER_POLICY, "no-referrer"),

@@ -11,7 +11,7 @@ use std::net::IpAddr;
 pub struct Hosts(Vec<String>);
 
 impl Hosts {
-    /// With additional names; case does not matter.
+    /// The permitted hosts, with these additional names in any case.
     pub fn new(names: &[String]) -> Hosts {
         Hosts(names.iter().map(|name| name.to_ascii_lowercase()).collect())
     }

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! A frame is serialised once for all viewers, and a snapshot once when a viewer needs it. Every frame has an id: a
-//! reconnecting browser sends the last id it had and gets the missed frames. Ids begin with a random name of the hub, so
-//! that a viewer of an earlier process gets a snapshot.
+//! reconnecting browser sends the last id it had and gets the missed frames. Ids begin with a random name of the hub,
+//! so that a viewer of an earlier process gets a snapshot.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -26,20 +26,20 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use crate::{Secret, WebServerError};
 
 /// Serialises the complete state as text without line breaks.
-pub type Whole = Box<dyn Fn() -> String + Send>;
+pub type Serialize = Box<dyn Fn() -> String + Send>;
 
 /// Limit of concurrent viewers, over all hubs of a server.
 #[derive(Clone, Debug)]
 pub struct Viewers(Arc<Semaphore>);
 
 impl Viewers {
-    /// At most `most` viewers.
-    pub fn new(most: usize) -> Viewers {
-        Viewers(Arc::new(Semaphore::new(most)))
+    /// At most `limit` concurrent viewers.
+    pub fn new(limit: usize) -> Viewers {
+        Viewers(Arc::new(Semaphore::new(limit)))
     }
 }
 
-/// One state that viewers follow. Clones are handles of the same hub.
+/// The publisher of one state to its viewers. Clones are handles of the same hub.
 #[derive(Clone)]
 pub struct Hub {
     name: Arc<str>,
@@ -51,7 +51,7 @@ pub struct Hub {
 struct State {
     /// Number of the newest frame; 0 before the first.
     newest: u64,
-    whole: Option<Whole>,
+    serialize: Option<Serialize>,
     /// The snapshot frame, if a viewer needed it since the newest frame.
     snapshot_frame: Option<Bytes>,
     /// The newest step frames, by number, without gaps.
@@ -72,19 +72,19 @@ impl Hub {
         Ok(Hub { name, viewers: viewers.clone(), state: Arc::default() })
     }
 
-    /// Publishes a new state: `whole` serialises it, `step` leads to it from the previous state. Without a step every
-    /// viewer gets a snapshot. `step` is text without line breaks.
-    pub fn publish(&self, step: Option<&str>, whole: Whole) {
+    /// Publishes a new state: `serialize` serialises it, `step` leads to it from the previous state. Without a step
+    /// every viewer gets a snapshot. `step` is text without line breaks.
+    pub fn publish(&self, step: Option<&str>, serialize: Serialize) {
         let mut state = self.lock();
         state.newest += 1;
-        state.whole = Some(whole);
+        state.serialize = Some(serialize);
         state.snapshot_frame = None;
         let number = state.newest;
         match step.filter(|_| number > 1) {
             Some(step) => {
                 let frame = frame(STEP, &self.name, number, step);
                 state.serialised += 1;
-                state.keep(number, frame.clone());
+                state.store(number, frame.clone());
                 state.send(&frame);
             }
             None => {
@@ -100,44 +100,44 @@ impl Hub {
     }
 
     /// Sends every viewer an SSE comment, which scripts do not see. It detects disconnected viewers.
-    pub fn beat(&self) {
+    pub fn heartbeat(&self) {
         self.lock().send(&Bytes::from_static(b":\n\n"));
     }
 
     /// Adds a viewer. `after` is the id of the last frame that the viewer has, if any. The response is 503 beyond the
     /// viewer limit.
     pub fn join(&self, after: Option<&str>) -> Response {
-        let Ok(place) = Arc::clone(&self.viewers.0).try_acquire_owned() else {
+        let Ok(slot) = Arc::clone(&self.viewers.0).try_acquire_owned() else {
             let mut refusal =
                 (StatusCode::SERVICE_UNAVAILABLE, "Too many viewers already. Close another tab of this page.\n")
                     .into_response();
             refusal.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
             return refusal;
         };
-        let (sends, queue) = mpsc::channel(LAG_FRAMES_MAX);
+        let (sender, queue) = mpsc::channel(LAG_FRAMES_MAX);
         let mut state = self.lock();
         // The queue has space for all frames of `recent`, which is shorter.
-        let _ = sends.try_send(Bytes::from(format!("retry: {RETRY_MS}\n\n")));
+        let _ = sender.try_send(Bytes::from(format!("retry: {RETRY_MS}\n\n")));
         match after.and_then(|after| self.number_of(after)).and_then(|after| state.missed(after)) {
-            Some(missed) => missed.into_iter().for_each(|frame| drop(sends.try_send(frame))),
+            Some(missed) => missed.into_iter().for_each(|frame| drop(sender.try_send(frame))),
             None => {
                 if let Some(frame) = state.snapshot_frame(&self.name) {
-                    let _ = sends.try_send(frame);
+                    let _ = sender.try_send(frame);
                 }
             }
         }
         if state.is_closed {
-            let _ = sends.try_send(Bytes::from_static(END));
+            let _ = sender.try_send(Bytes::from_static(END));
         } else {
-            state.queues.push(sends);
+            state.queues.push(sender);
         }
         drop(state);
-        let mut response = Response::new(axum::body::Body::new(Events { queue, _slot: place }));
+        let mut response = Response::new(axum::body::Body::new(Events { queue, _slot: slot }));
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
         response
     }
 
-    /// Number of connected viewers, as far as is known.
+    /// Number of connected viewers. A viewer counts until a failed send detects its disconnection.
     pub fn viewers(&self) -> usize {
         let mut state = self.lock();
         state.queues.retain(|queue| !queue.is_closed());
@@ -169,12 +169,12 @@ impl Hub {
 }
 
 impl State {
-    fn keep(&mut self, number: u64, frame: Bytes) {
+    fn store(&mut self, number: u64, frame: Bytes) {
         self.recent_bytes += frame.len();
         self.recent.push_back((number, frame));
         while self.recent.len() > LAG_FRAMES_MAX - 2 || self.recent_bytes > RECENT_BYTES_MAX {
-            let Some((_, gone)) = self.recent.pop_front() else { break };
-            self.recent_bytes -= gone.len();
+            let Some((_, dropped)) = self.recent.pop_front() else { break };
+            self.recent_bytes -= dropped.len();
         }
     }
 
@@ -186,14 +186,14 @@ impl State {
     /// The frames after number `after`; `None` if some of them were dropped or never existed.
     fn missed(&self, after: u64) -> Option<Vec<Bytes>> {
         let first = self.recent.front().map_or(self.newest + 1, |(number, _)| *number);
-        let known = after <= self.newest && after + 1 >= first && after > 0;
-        known
+        let is_available = after <= self.newest && after + 1 >= first && after > 0;
+        is_available
             .then(|| self.recent.iter().filter(|(number, _)| *number > after).map(|(_, frame)| frame.clone()).collect())
     }
 
     fn snapshot_frame(&mut self, name: &str) -> Option<Bytes> {
         if self.snapshot_frame.is_none() {
-            let text = self.whole.as_ref()?();
+            let text = self.serialize.as_ref()?();
             self.serialised += 1;
             self.snapshot_frame = Some(frame(SNAPSHOT, name, self.newest, &text));
         }
@@ -227,9 +227,9 @@ const SNAPSHOT: &str = "snapshot";
 const STEP: &str = "step";
 /// Last event: this process publishes no more.
 const END: &[u8] = b"event: end\ndata: {}\n\n";
-/// Frames that a viewer may lag behind: half a minute at one frame a second.
+/// Maximum number of frames that a viewer may lag behind: half a minute at one frame a second.
 const LAG_FRAMES_MAX: usize = 32;
-/// Bytes of step frames stored for reconnecting viewers.
+/// Maximum bytes of step frames stored for reconnecting viewers.
 const RECENT_BYTES_MAX: usize = 1 << 20;
 /// Time after which a browser reconnects.
 const RETRY_MS: u32 = 1000;
@@ -238,11 +238,11 @@ const RETRY_MS: u32 = 1000;
 mod tests {
     use super::*;
 
-    fn hub(most: usize) -> Hub {
-        Hub::new(&Viewers::new(most)).unwrap()
+    fn hub(limit: usize) -> Hub {
+        Hub::new(&Viewers::new(limit)).unwrap()
     }
 
-    fn whole(text: &str) -> Whole {
+    fn serialize(text: &str) -> Serialize {
         let text = text.to_owned();
         Box::new(move || text.clone())
     }
@@ -260,11 +260,11 @@ mod tests {
     #[test]
     fn one_serialised_frame_serves_all_viewers() {
         let hub = hub(64);
-        hub.publish(None, whole("one"));
+        hub.publish(None, serialize("one"));
         let mut viewers: Vec<_> = (0..20).map(|_| hub.join(None)).collect();
-        assert_eq!((hub.serialised(), hub.viewers()), (1, 20), "the whole state once");
-        hub.publish(Some("two"), whole("unused"));
-        assert_eq!(hub.serialised(), 2, "the step once");
+        assert_eq!((hub.serialised(), hub.viewers()), (1, 20), "the complete state was serialised once");
+        hub.publish(Some("two"), serialize("unused"));
+        assert_eq!(hub.serialised(), 2, "the step was serialised once");
         for viewer in &mut viewers {
             let text = waiting(viewer);
             assert!(
@@ -277,9 +277,9 @@ mod tests {
     #[test]
     fn a_reconnecting_viewer_gets_the_missed_frames() {
         let hub = hub(8);
-        hub.publish(None, whole("one"));
+        hub.publish(None, serialize("one"));
         for step in ["two", "three"] {
-            hub.publish(Some(step), whole("all"));
+            hub.publish(Some(step), serialize("all"));
         }
         let id = |number| format!("{}.{number}", hub.name);
         let sent = |after: Option<&str>| waiting(&mut hub.join(after));
@@ -290,7 +290,7 @@ mod tests {
             assert!(sent(Some(other)).contains("event: snapshot\n"), "{other}");
         }
         for _ in 0..LAG_FRAMES_MAX {
-            hub.publish(Some("more"), whole("all"));
+            hub.publish(Some("more"), serialize("all"));
         }
         assert!(sent(Some(&id(3))).contains("data: all"));
         assert!(!sent(Some(&id(10))).contains("data: all"));
@@ -299,10 +299,10 @@ mod tests {
     #[test]
     fn a_viewer_that_lags_is_disconnected() {
         let hub = hub(8);
-        hub.publish(None, whole("one"));
+        hub.publish(None, serialize("one"));
         let mut slow = hub.join(None);
         for _ in 0..LAG_FRAMES_MAX + 1 {
-            hub.publish(Some("more"), whole("all"));
+            hub.publish(Some("more"), serialize("all"));
         }
         assert_eq!(hub.viewers(), 0);
         // Queued frames are still readable; then the stream ends.
@@ -318,15 +318,15 @@ mod tests {
         let _second = hub.join(None);
         assert_eq!(hub.join(None).status(), StatusCode::SERVICE_UNAVAILABLE);
         drop(first);
-        assert_eq!(hub.join(None).status(), StatusCode::OK, "a place is free again");
+        assert_eq!(hub.join(None).status(), StatusCode::OK, "a slot is free again");
     }
 
     #[test]
     fn closing_a_hub_ends_all_streams() {
         let hub = hub(8);
-        hub.publish(None, whole("one"));
+        hub.publish(None, serialize("one"));
         let mut viewer = hub.join(None);
-        hub.publish(Some("last"), whole("end"));
+        hub.publish(Some("last"), serialize("end"));
         hub.close();
         assert!(waiting(&mut viewer).ends_with("data: last\n\nevent: end\ndata: {}\n\n"));
         let mut late = hub.join(None);

@@ -6,13 +6,13 @@
 //!                         host? secret? method? body?            └─ Hub ──one frame for all──▶ event streams
 //! ```
 //!
-//! [`Door::bind`] binds the address, [`Door::open`] serves a router on one thread with its own runtime. [`Bounds`] limits
-//! everything that a client can make grow: connections, heads, bodies, event streams and their lag. A client that does
-//! not read is disconnected.
+//! [`Server::bind`] binds the address, [`Server::start`] serves a router on one thread with its own runtime. [`Bounds`]
+//! limits everything that a client can make grow: connections, heads, bodies, event streams and their lag. A client
+//! that does not read is disconnected.
 //!
 //! Every web site that a viewer visits can reach a page on loopback, if the page accepts any host name: a foreign name
-//! can be made to point here (DNS rebinding). So a request's `Host` must be a name that no web site can own ([`Hosts`]).
-//! Beyond loopback a request also needs a secret ([`Key`]).
+//! can be made to point here (DNS rebinding). So a request's `Host` must be a name that no web site can own
+//! ([`Hosts`]). Beyond loopback a request also needs a secret ([`Key`]).
 //!
 //! Read `guard` for the order of these checks, [`hub`] for the event streams. [`post`] is the HTTP client for exports.
 
@@ -44,7 +44,7 @@ pub use hosts::Hosts;
 pub use hub::{Hub, Viewers};
 pub use piped::{PipeWriter, piped};
 pub use secret::{Key, Secret};
-pub use unauthenticated::{Arrived, Strangers};
+pub use unauthenticated::{ConnectionHandle, UnauthenticatedLimits};
 
 /// Why a server cannot be started.
 #[derive(Debug, thiserror::Error)]
@@ -77,21 +77,22 @@ pub struct Settings {
     pub key: Key,
     /// TLS configuration, if the server uses TLS.
     pub tls: Option<Arc<ServerConfig>>,
-    /// Whether only GET and HEAD are allowed.
-    pub reads_only: bool,
+    /// Whether only GET and HEAD are allowed, as for a page that changes nothing.
+    pub read_only: bool,
     /// Resource limits of clients.
     pub bounds: Bounds,
     /// Whether `Host` may be any name. Only for a server that browsers do not use and whose requests carry a secret in
     /// a header field, which no web site can make a browser send.
     pub any_host: bool,
-    /// Limits of unauthenticated connections, which then have a pool of their own: see [`Arrived::greet`]. `None`: one
-    /// pool for all connections; connections beyond its limit are closed immediately.
-    pub strangers: Option<Strangers>,
+    /// Limits of unauthenticated connections, which then have a pool of their own: see
+    /// [`ConnectionHandle::authenticate`]. `None`: one pool for all connections; connections beyond its limit are
+    /// closed immediately.
+    pub unauthenticated: Option<UnauthenticatedLimits>,
     /// Receives every request that the server itself refuses.
     pub refusals: Option<Refusals>,
 }
 
-/// Callback for a refused request: the peer's address and the status.
+/// Callback for a refused request. Its arguments: the peer's address and the response's status.
 #[derive(Clone)]
 pub struct Refusals(pub Arc<dyn Fn(Option<SocketAddr>, StatusCode) + Send + Sync>);
 
@@ -104,7 +105,7 @@ impl fmt::Debug for Refusals {
 /// Resource limits of clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Concurrent connections; more are closed immediately. With [`Settings::strangers`]: the authenticated
+    /// Concurrent connections; more are closed immediately. With [`Settings::unauthenticated`]: the authenticated
     /// connections; beyond the limit the client with the most connections loses its oldest.
     pub connections: usize,
     /// Bytes of a request body; 0 refuses every body.
@@ -112,13 +113,13 @@ pub struct Bounds {
     /// Bytes of a request head, at least 8192.
     pub head: usize,
     /// Timeout of a request head, of the TLS handshake, of each write, and of an idle connection.
-    pub patience: Duration,
+    pub timeout: Duration,
 }
 
 impl Default for Bounds {
     /// Limits of a page: no request bodies.
     fn default() -> Self {
-        Bounds { connections: 256, body: 0, head: 16 * 1024, patience: Duration::from_secs(10) }
+        Bounds { connections: 256, body: 0, head: 16 * 1024, timeout: Duration::from_secs(10) }
     }
 }
 
@@ -135,40 +136,40 @@ impl Settings {
             hosts: Vec::new(),
             key,
             tls: None,
-            reads_only: true,
+            read_only: true,
             bounds: Bounds::default(),
             any_host: false,
             // Connections without the secret have a limit of their own, so that a flood of them blocks no viewer.
-            strangers: (!is_loopback).then(Strangers::default),
+            unauthenticated: (!is_loopback).then(UnauthenticatedLimits::default),
             refusals: None,
         })
     }
 }
 
-/// A bound server that does not accept yet: connections wait in the kernel's queue.
+/// A bound server that accepts no connections yet: they wait in the kernel's queue.
 #[derive(Debug)]
-pub struct Door {
+pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
     settings: Settings,
 }
 
-impl Door {
+impl Server {
     /// Binds the address.
     ///
     /// # Errors
     /// The address is in use, is not of this host, or its port needs privilege.
-    pub fn bind(settings: Settings) -> Result<Door, WebServerError> {
+    pub fn bind(settings: Settings) -> Result<Server, WebServerError> {
         let address = settings.listen;
-        let taken = |source| WebServerError::Bind { address, source };
-        let listener = TcpListener::bind(address).map_err(taken)?;
+        let failed = |source| WebServerError::Bind { address, source };
+        let listener = TcpListener::bind(address).map_err(failed)?;
         // The standard library's queue of 128 overflows when many clients connect together; a dropped SYN costs a
         // second.
         nix::sys::socket::listen(&listener, nix::sys::socket::Backlog::MAXALLOWABLE)
-            .map_err(|errno| taken(errno.into()))?;
-        listener.set_nonblocking(true).map_err(taken)?;
-        let address = listener.local_addr().map_err(taken)?;
-        Ok(Door { listener, address, settings })
+            .map_err(|errno| failed(errno.into()))?;
+        listener.set_nonblocking(true).map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        Ok(Server { listener, address, settings })
     }
 
     /// The bound address, with the actual port.
@@ -192,28 +193,32 @@ impl Door {
         format!("{scheme}://{}/{secret}", SocketAddr::new(ip, self.address.port()))
     }
 
-    /// Serves `router` on a new thread until the returned handle is dropped. `begin` runs first on that thread, to set
-    /// its name and priority.
+    /// Serves `router` on a new thread until the returned handle is dropped. `on_start` runs first on that thread, to
+    /// set its name and priority.
     ///
     /// # Errors
     /// No thread or descriptor is available.
-    pub fn open(self, router: Router, begin: impl FnOnce() + Send + 'static) -> Result<Open, WebServerError> {
+    pub fn start(
+        self,
+        router: Router,
+        on_start: impl FnOnce() + Send + 'static,
+    ) -> Result<RunningServer, WebServerError> {
         let runtime = runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
         let listener = {
             let _entered = runtime.enter();
             tokio::net::TcpListener::from_std(self.listener)?
         };
-        let (closes, closing) = watch::channel(None);
+        let (close_sender, closing) = watch::channel(None);
         let router = guard::wrap(router, &self.settings);
-        let (tls, bounds, strangers) = (self.settings.tls, self.settings.bounds, self.settings.strangers);
+        let (tls, bounds, unauthenticated) = (self.settings.tls, self.settings.bounds, self.settings.unauthenticated);
         let thread = thread::Builder::new().name("web".into()).spawn(move || {
-            begin();
-            runtime.block_on(listen::listen(listener, router, tls, bounds, strangers, closing));
+            on_start();
+            runtime.block_on(listen::listen(listener, router, tls, bounds, unauthenticated, closing));
             // Remaining tasks and their connections are dropped with the runtime. Blocking work on other threads is not
             // waited for.
             runtime.shutdown_timeout(BLOCKING_SHUTDOWN_TIMEOUT);
         })?;
-        Ok(Open { closes, thread: Some(thread) })
+        Ok(RunningServer { close_sender, thread: Some(thread) })
     }
 }
 
@@ -222,34 +227,34 @@ const BLOCKING_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A running server; it stops when this handle is dropped.
 #[derive(Debug)]
-pub struct Open {
+pub struct RunningServer {
     /// Sends the time that open connections have to finish.
-    closes: watch::Sender<Option<Duration>>,
+    close_sender: watch::Sender<Option<Duration>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Open {
+impl RunningServer {
     /// Whether the server thread runs. It ends by itself only after an error.
-    pub fn serves(&self) -> bool {
+    pub fn is_running(&self) -> bool {
         self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
     }
 
-    /// Accepts no more connections and waits at most `patience` for responses in progress. Event streams end when their
+    /// Accepts no more connections and waits at most `timeout` for responses in progress. Event streams end when their
     /// hub is closed.
-    pub fn close(mut self, patience: Duration) {
-        self.end(patience);
+    pub fn close(mut self, timeout: Duration) {
+        self.end(timeout);
     }
 
-    fn end(&mut self, patience: Duration) {
-        // The receiver may be gone: then the server has stopped already.
-        let _ = self.closes.send(Some(patience));
+    fn end(&mut self, timeout: Duration) {
+        // The send fails if the server has stopped already.
+        let _ = self.close_sender.send(Some(timeout));
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
     }
 }
 
-impl Drop for Open {
+impl Drop for RunningServer {
     fn drop(&mut self) {
         if self.thread.is_some() {
             self.end(Duration::ZERO);

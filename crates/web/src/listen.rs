@@ -16,11 +16,11 @@ use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
-use tokio::time::{sleep, timeout};
+use tokio::time::{self, sleep};
 use tokio_rustls::TlsAcceptor;
 
 use crate::Bounds;
-use crate::unauthenticated::{Arrived, Membership, Pools, Strangers};
+use crate::unauthenticated::{ConnectionHandle, Membership, Pools, UnauthenticatedLimits};
 use crate::write_timeout::WriteTimeout;
 
 /// Serves until `closing` gives the time that open connections have to finish.
@@ -29,16 +29,16 @@ pub(crate) async fn listen(
     router: Router,
     tls: Option<Arc<ServerConfig>>,
     bounds: Bounds,
-    strangers: Option<Strangers>,
+    unauthenticated: Option<UnauthenticatedLimits>,
     mut closing: watch::Receiver<Option<Duration>>,
 ) {
-    let slots = Slots::new(bounds, strangers);
+    let slots = Slots::new(bounds, unauthenticated);
     let acceptor = tls.map(TlsAcceptor::from);
-    let patience = loop {
+    let timeout = loop {
         let accepted = tokio::select! {
             accepted = slots.accept(&listener) => accepted,
             changed = closing.changed() => match *closing.borrow() {
-                Some(patience) => break patience,
+                Some(timeout) => break timeout,
                 // The handle was dropped without a time.
                 None if changed.is_err() => break Duration::ZERO,
                 None => continue,
@@ -53,27 +53,27 @@ pub(crate) async fn listen(
                 continue;
             }
         };
-        let membership = slots.pools.as_ref().map(|pools| pools.enter(peer));
+        let membership = slots.pools.as_ref().map(|pools| pools.add(peer));
         let (router, acceptor, closing) = (router.clone(), acceptor.clone(), closing.clone());
         tokio::spawn(async move {
-            let taken_in = serve_connection(stream, peer, membership.clone(), router, acceptor, bounds, closing);
-            match (membership, strangers) {
-                (Some(membership), Some(strangers)) => {
+            let serving = serve_connection(stream, peer, membership.clone(), router, acceptor, bounds, closing);
+            match (membership, unauthenticated) {
+                (Some(membership), Some(unauthenticated)) => {
                     tokio::select! {
-                        () = taken_in => {}
+                        () = serving => {}
                         () = membership.displaced() => {}
-                        () = unauthenticated_timeout(&membership, strangers.life) => {}
+                        () = unauthenticated_timeout(&membership, unauthenticated.timeout) => {}
                     }
-                    membership.leave();
+                    membership.remove();
                 }
-                _ => taken_in.await,
+                _ => serving.await,
             }
             drop(slot);
         });
     };
     drop(listener);
-    // All permits are free once the last connection has ended; later ones are dropped.
-    let _ = timeout(patience, slots.permits.acquire_many(slots.all)).await;
+    // All permits are free once the last connection has ended. Connections that last longer are dropped.
+    let _ = time::timeout(timeout, slots.permits.acquire_many(slots.all)).await;
 }
 
 /// The connection limits.
@@ -84,13 +84,13 @@ struct Slots {
 }
 
 impl Slots {
-    fn new(bounds: Bounds, strangers: Option<Strangers>) -> Slots {
-        let all = match strangers {
+    fn new(bounds: Bounds, unauthenticated: Option<UnauthenticatedLimits>) -> Slots {
+        let all = match unauthenticated {
             None => bounds.connections,
-            Some(strangers) => bounds.connections + strangers.connections + CLOSING_MAX,
+            Some(unauthenticated) => bounds.connections + unauthenticated.connections + CLOSING_MAX,
         };
         let all = u32::try_from(all).unwrap_or(u32::MAX).min(u32::try_from(Semaphore::MAX_PERMITS).unwrap_or(u32::MAX));
-        let pools = strangers.map(|strangers| Pools::new(strangers.connections, bounds.connections));
+        let pools = unauthenticated.map(|unauthenticated| Pools::new(unauthenticated.connections, bounds.connections));
         Slots { permits: Arc::new(Semaphore::new(all as usize)), all, pools }
     }
 
@@ -100,7 +100,7 @@ impl Slots {
         listener: &TcpListener,
     ) -> io::Result<Option<(TcpStream, SocketAddr, OwnedSemaphorePermit)>> {
         if self.pools.is_some() {
-            // A permit is always available, except while displaced connections close.
+            // The semaphore always has a permit, except while displaced connections close.
             let slot = Arc::clone(&self.permits).acquire_owned().await.map_err(io::Error::other)?;
             let (stream, peer) = listener.accept().await?;
             return Ok(Some((stream, peer, slot)));
@@ -113,9 +113,9 @@ impl Slots {
 }
 
 /// Returns at the time limit of an unauthenticated connection; never for an authenticated one.
-async fn unauthenticated_timeout(membership: &Membership, life: Duration) {
-    sleep(life).await;
-    if membership.is_known() {
+async fn unauthenticated_timeout(membership: &Membership, timeout: Duration) {
+    sleep(timeout).await;
+    if membership.is_authenticated() {
         std::future::pending::<()>().await;
     }
 }
@@ -130,15 +130,15 @@ async fn serve_connection(
     closing: watch::Receiver<Option<Duration>>,
 ) {
     let Ok(local) = stream.local_addr() else { return };
-    let arrived = Arrived::new(local, peer, membership);
+    let connection = ConnectionHandle::new(local, peer, membership);
     // Frames are small and complete: each is worth a packet.
     let _ = stream.set_nodelay(true);
-    let stream = WriteTimeout::new(stream, bounds.patience);
+    let stream = WriteTimeout::new(stream, bounds.timeout);
     match acceptor {
-        None => serve(stream, router, arrived, bounds, closing).await,
+        None => serve(stream, router, connection, bounds, closing).await,
         Some(acceptor) => {
-            if let Ok(Ok(stream)) = timeout(bounds.patience, acceptor.accept(stream)).await {
-                serve(stream, router, arrived, bounds, closing).await;
+            if let Ok(Ok(stream)) = time::timeout(bounds.timeout, acceptor.accept(stream)).await {
+                serve(stream, router, connection, bounds, closing).await;
             }
         }
     }
@@ -147,18 +147,18 @@ async fn serve_connection(
 async fn serve(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     router: Router,
-    arrived: Arrived,
+    connection: ConnectionHandle,
     bounds: Bounds,
     mut closing: watch::Receiver<Option<Duration>>,
 ) {
     let inner = TowerToHyperService::new(router);
     let service = service_fn(move |mut request: hyper::Request<Incoming>| {
-        request.extensions_mut().insert(arrived.clone());
+        request.extensions_mut().insert(connection.clone());
         inner.call(request)
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(bounds.patience)
+        .header_read_timeout(bounds.timeout)
         .max_buf_size(bounds.head)
         .max_headers(HEADER_FIELDS_MAX)
         .serve_connection(TokioIo::new(stream), service);
@@ -172,8 +172,9 @@ async fn serve(
     let _ = connection.await;
 }
 
-/// Most header fields of a request.
+/// Maximum number of header fields in a request.
 const HEADER_FIELDS_MAX: usize = 64;
-/// Displaced connections that have not closed yet, at most.
+/// Maximum number of displaced connections that have not closed yet.
 const CLOSING_MAX: usize = 256;
+/// Pause before the next accept when no descriptor is available.
 const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(100);

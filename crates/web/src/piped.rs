@@ -17,14 +17,14 @@ use tokio::sync::mpsc;
 pub fn piped() -> (PipeWriter, axum::body::Body) {
     let (sender, pieces) = mpsc::channel(PIECES);
     let is_complete = Arc::new(AtomicBool::new(false));
-    let is_left = Arc::new(AtomicBool::new(false));
+    let is_reader_closed = Arc::new(AtomicBool::new(false));
     let writer = PipeWriter {
         sender,
         piece: Vec::with_capacity(PIECE_BYTES),
         is_complete: Arc::clone(&is_complete),
-        is_left: Arc::clone(&is_left),
+        is_reader_closed: Arc::clone(&is_reader_closed),
     };
-    (writer, axum::body::Body::new(Pieces { pieces, is_complete, is_reported: false, is_left }))
+    (writer, axum::body::Body::new(Pieces { pieces, is_complete, is_reported: false, is_reader_closed }))
 }
 
 /// The writing end.
@@ -33,14 +33,14 @@ pub struct PipeWriter {
     sender: mpsc::Sender<Bytes>,
     piece: Vec<u8>,
     is_complete: Arc<AtomicBool>,
-    is_left: Arc<AtomicBool>,
+    is_reader_closed: Arc<AtomicBool>,
 }
 
 impl PipeWriter {
     /// Returns a check for a closed reader, for long work that writes rarely.
-    pub fn is_left(&self) -> impl Fn() -> bool + Send + 'static {
-        let is_left = Arc::clone(&self.is_left);
-        move || is_left.load(Ordering::Acquire)
+    pub fn is_reader_closed(&self) -> impl Fn() -> bool + Send + 'static {
+        let is_reader_closed = Arc::clone(&self.is_reader_closed);
+        move || is_reader_closed.load(Ordering::Acquire)
     }
 
     /// Marks the body as complete.
@@ -59,8 +59,8 @@ impl PipeWriter {
             return Ok(());
         }
         let piece = std::mem::replace(&mut self.piece, Vec::with_capacity(PIECE_BYTES));
-        let gone = |_| io::Error::new(io::ErrorKind::BrokenPipe, "the reader closed the stream");
-        self.sender.blocking_send(piece.into()).map_err(gone)
+        let reader_closed = |_| io::Error::new(io::ErrorKind::BrokenPipe, "the reader closed the stream");
+        self.sender.blocking_send(piece.into()).map_err(reader_closed)
     }
 }
 
@@ -69,9 +69,9 @@ impl Write for PipeWriter {
         if self.piece.len() >= PIECE_BYTES {
             self.send()?;
         }
-        let taken = bytes.len().min(PIECE_BYTES - self.piece.len());
-        self.piece.extend_from_slice(&bytes[..taken]);
-        Ok(taken)
+        let accepted = bytes.len().min(PIECE_BYTES - self.piece.len());
+        self.piece.extend_from_slice(&bytes[..accepted]);
+        Ok(accepted)
     }
 
     /// Does nothing: pieces are sent when they are full.
@@ -84,12 +84,12 @@ struct Pieces {
     pieces: mpsc::Receiver<Bytes>,
     is_complete: Arc<AtomicBool>,
     is_reported: bool,
-    is_left: Arc<AtomicBool>,
+    is_reader_closed: Arc<AtomicBool>,
 }
 
 impl Drop for Pieces {
     fn drop(&mut self) {
-        self.is_left.store(true, Ordering::Release);
+        self.is_reader_closed.store(true, Ordering::Release);
     }
 }
 
@@ -159,10 +159,10 @@ mod tests {
     #[test]
     fn a_closed_reader_is_detected() {
         let (mut writer, body) = piped();
-        let is_left = writer.is_left();
-        assert!(!is_left());
+        let is_reader_closed = writer.is_reader_closed();
+        assert!(!is_reader_closed());
         drop(body);
-        assert!(is_left());
+        assert!(is_reader_closed());
         assert!(writer.write_all(&vec![0; 2 * PIECE_BYTES + 1]).is_err());
     }
 }

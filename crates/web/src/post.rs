@@ -1,8 +1,8 @@
 //! HTTP client for pushing messages to one receiver over a persistent connection.
 //!
 //! The client follows no redirects and uses no proxy, so that headers reach only the named host. The receiver's
-//! response is limited in length and printed as one line of printable characters ([`Reply::words`]). The client never
-//! retries: whether a retry is correct depends on the protocol.
+//! response is limited in length and printed as one line of printable characters ([`Reply::first_line`]). The client
+//! never retries: whether a retry is correct depends on the protocol.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -64,28 +64,28 @@ pub enum Failure {
     /// The receiver was not reached, or the connection ended before the response. A retry may succeed. Whether the
     /// receiver accepted the message is unknown.
     #[error("{0}")]
-    Away(String),
+    Unreachable(String),
     /// The certificate is not trusted for this name. Nothing was sent.
-    #[error("{words}")]
+    #[error("{text}")]
     Untrusted {
         /// What is wrong with the certificate.
-        why: Distrust,
+        why: CertificateProblem,
         /// Error text.
-        words: String,
+        text: String,
     },
     /// The message cannot be sent, or the receiver violates the protocol. A retry fails again.
     #[error("{0}")]
-    Hopeless(String),
+    Permanent(String),
 }
 
 /// What is wrong with a receiver's certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Distrust {
-    /// No trusted issuer signed it.
+pub enum CertificateProblem {
+    /// No trusted issuer signed the certificate.
     Issuer,
-    /// It is for other names.
+    /// The certificate is for other names.
     Name,
-    /// It is expired or not valid yet.
+    /// The certificate is expired or not valid yet.
     Time,
     /// Any other error.
     Other,
@@ -93,12 +93,12 @@ pub enum Distrust {
 
 /// Result of a message, by the status of the response.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum Outcome {
     /// Status 2xx, with the body.
-    Taken(Vec<u8>),
-    /// Retryable; not before this time, if the receiver gives one.
-    Later(String, Option<Duration>),
-    /// Not retryable; with the status, if there is one.
+    Accepted(Vec<u8>),
+    /// A retry may succeed, not before this time from now, if the receiver gives one. With the reason.
+    Retryable(String, Option<Duration>),
+    /// A retry fails again. With the reason, and the status if a response arrived.
     Refused(String, Option<u16>),
 }
 
@@ -126,7 +126,7 @@ pub enum PostError {
 }
 
 /// Statuses after which OTLP over HTTP retries a message.
-pub const TRIED_AGAIN_BY_OTLP: fn(u16) -> bool = |status| matches!(status, 429 | 502 | 503 | 504);
+pub const OTLP_RETRYABLE: fn(u16) -> bool = |status| matches!(status, 429 | 502 | 503 | 504);
 
 impl Post {
     /// Sets up the client. Makes no connection.
@@ -148,18 +148,18 @@ impl Post {
     }
 
     /// The receiver's URL for output: without the query, which may contain secrets.
-    pub fn shown(&self) -> &str {
+    pub fn display_url(&self) -> &str {
         self.url.split('?').next().unwrap_or_default()
     }
 
-    /// Sends `body` once to the receiver's URL plus `path`, with the receiver's headers and those of `own`.
+    /// Sends `body` once to the receiver's URL plus `path`, with the receiver's headers and `extra_headers`.
     ///
     /// # Errors
     /// There is no response.
-    pub fn exchange(&self, path: &str, body: &[u8], own: &[(&str, &str)]) -> Result<Reply, Failure> {
+    pub fn exchange(&self, path: &str, body: &[u8], extra_headers: &[(&str, &str)]) -> Result<Reply, Failure> {
         let mut request =
             if path.is_empty() { self.agent.post(&self.url) } else { self.agent.post(format!("{}{path}", self.url)) };
-        for (name, value) in own {
+        for (name, value) in extra_headers {
             request = request.header(*name, *value);
         }
         for (name, value) in &self.headers {
@@ -175,20 +175,20 @@ impl Post {
     }
 
     /// Sends `body` to the receiver's URL, for protocols that only evaluate the status.
-    pub fn once(&self, body: &[u8], own: &[(&str, &str)], is_tried_again: fn(u16) -> bool) -> Answer {
-        let reply = match self.exchange("", body, own) {
+    pub fn once(&self, body: &[u8], extra_headers: &[(&str, &str)], is_retryable: fn(u16) -> bool) -> Outcome {
+        let reply = match self.exchange("", body, extra_headers) {
             Ok(reply) => reply,
-            Err(Failure::Away(why)) => return Answer::Later(why, None),
-            Err(failure) => return Answer::Refused(failure.to_string(), None),
+            Err(Failure::Unreachable(why)) => return Outcome::Retryable(why, None),
+            Err(failure) => return Outcome::Refused(failure.to_string(), None),
         };
         if reply.is_success() {
-            return Answer::Taken(reply.body);
+            return Outcome::Accepted(reply.body);
         }
-        let why = format!("status {} {}", reply.status, reply.words()).trim_end().to_owned();
-        if is_tried_again(reply.status) {
-            Answer::Later(why, reply.retry_after)
+        let why = format!("status {} {}", reply.status, reply.first_line()).trim_end().to_owned();
+        if is_retryable(reply.status) {
+            Outcome::Retryable(why, reply.retry_after)
         } else {
-            Answer::Refused(why, Some(reply.status))
+            Outcome::Refused(why, Some(reply.status))
         }
     }
 }
@@ -200,14 +200,14 @@ impl Reply {
     }
 
     /// The first line of the body: at most 300 characters, without control characters.
-    pub fn words(&self) -> String {
-        let words = String::from_utf8_lossy(&self.body);
-        let words = units::printable(words.trim().lines().next().unwrap_or_default());
-        words.chars().take(SHOWN_CHARACTERS_MAX).collect()
+    pub fn first_line(&self) -> String {
+        let text = String::from_utf8_lossy(&self.body);
+        let text = units::printable(text.trim().lines().next().unwrap_or_default());
+        text.chars().take(SHOWN_CHARACTERS_MAX).collect()
     }
 }
 
-/// Whether the host of `url` is loopback, where nobody on a network can read what is sent.
+/// Whether the host of `url` is loopback, so that no host on a network can read the messages.
 pub fn is_loopback(url: &str) -> bool {
     let uri: Option<Uri> = url.parse().ok();
     let host = uri.as_ref().and_then(Uri::host).unwrap_or_default().trim_matches(['[', ']']);
@@ -217,34 +217,34 @@ pub fn is_loopback(url: &str) -> bool {
 fn failure(error: ureq::Error) -> Failure {
     match error {
         ureq::Error::BadUri(_) | ureq::Error::Http(_) | ureq::Error::Tls(_) | ureq::Error::RedirectFailed => {
-            Failure::Hopeless(error.to_string())
+            Failure::Permanent(error.to_string())
         }
         ureq::Error::Rustls(error) => tls_failure(&error),
         ureq::Error::Io(error) => {
             let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
             match inner {
                 Some(inner) => tls_failure(inner),
-                None if error.kind() == std::io::ErrorKind::InvalidData => Failure::Hopeless(error.to_string()),
-                None => Failure::Away(error.to_string()),
+                None if error.kind() == std::io::ErrorKind::InvalidData => Failure::Permanent(error.to_string()),
+                None => Failure::Unreachable(error.to_string()),
             }
         }
-        error => Failure::Away(error.to_string()),
+        error => Failure::Unreachable(error.to_string()),
     }
 }
 
 /// Classifies a TLS error of a receiver.
 fn tls_failure(error: &rustls::Error) -> Failure {
     use CertificateError as Wrong;
-    let rustls::Error::InvalidCertificate(wrong) = error else { return Failure::Hopeless(error.to_string()) };
+    let rustls::Error::InvalidCertificate(wrong) = error else { return Failure::Permanent(error.to_string()) };
     let why = match wrong {
-        Wrong::UnknownIssuer | Wrong::BadSignature => Distrust::Issuer,
-        Wrong::NotValidForName | Wrong::NotValidForNameContext { .. } => Distrust::Name,
+        Wrong::UnknownIssuer | Wrong::BadSignature => CertificateProblem::Issuer,
+        Wrong::NotValidForName | Wrong::NotValidForNameContext { .. } => CertificateProblem::Name,
         Wrong::Expired | Wrong::ExpiredContext { .. } | Wrong::NotValidYet | Wrong::NotValidYetContext { .. } => {
-            Distrust::Time
+            CertificateProblem::Time
         }
-        _ => Distrust::Other,
+        _ => CertificateProblem::Other,
     };
-    Failure::Untrusted { why, words: error.to_string() }
+    Failure::Untrusted { why, text: error.to_string() }
 }
 
 fn tls(roots: &Roots) -> Result<TlsConfig, PostError> {
@@ -259,8 +259,8 @@ fn tls(roots: &Roots) -> Result<TlsConfig, PostError> {
                 .collect()
         }
         Roots::System => {
-            let found = rustls_native_certs::load_native_certs();
-            found.certs.iter().map(|certificate| Certificate::from_der(certificate).to_owned()).collect()
+            let loaded = rustls_native_certs::load_native_certs();
+            loaded.certs.iter().map(|certificate| Certificate::from_der(certificate).to_owned()).collect()
         }
         Roots::Unchecked => Vec::new(),
     };
@@ -276,10 +276,11 @@ fn tls(roots: &Roots) -> Result<TlsConfig, PostError> {
         .build())
 }
 
-/// Limit of the time to connect.
+/// Maximum time to establish a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Bytes read of a response; below, characters printed of it.
+/// Maximum bytes read of a response's body.
 const RESPONSE_BYTES_MAX: u64 = 64 * 1024;
+/// Maximum characters printed of a response's body.
 const SHOWN_CHARACTERS_MAX: usize = 300;
 
 #[cfg(test)]
@@ -289,22 +290,22 @@ mod tests {
 
     use super::*;
 
-    /// Sends `answer` to the first request of one connection. Returns the URL and the request.
-    fn server(answer: &'static str) -> (String, std::thread::JoinHandle<String>) {
+    /// Sends `response` to the first request of one connection. Returns the URL and the request.
+    fn server(response: &'static str) -> (String, std::thread::JoinHandle<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let thread = std::thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
-            let mut asked = Vec::new();
+            let mut request = Vec::new();
             // The body of every test is one byte, the last.
-            while !asked.ends_with(b"\r\n\r\nx") {
+            while !request.ends_with(b"\r\n\r\nx") {
                 let mut part = [0; 512];
                 let read = stream.read(&mut part).unwrap();
                 assert!(read > 0, "the request ended early");
-                asked.extend_from_slice(&part[..read]);
+                request.extend_from_slice(&part[..read]);
             }
-            stream.write_all(answer.as_bytes()).unwrap();
-            String::from_utf8(asked).unwrap()
+            stream.write_all(response.as_bytes()).unwrap();
+            String::from_utf8(request).unwrap()
         });
         (url, thread)
     }
@@ -324,33 +325,33 @@ mod tests {
         let post = post(&url);
         let reply = post.exchange("/p?q=1", b"x", &[("content-type", "text/plain")]).unwrap();
         assert_eq!((reply.status, reply.retry_after, reply.is_success()), (503, Some(Duration::from_secs(7)), false));
-        assert_eq!(reply.words(), "\\u{1b}[31m a");
-        let asked = server.join().unwrap().to_lowercase();
-        assert!(asked.starts_with("post /p?q=1 http/1.1\r\n"), "{asked}");
-        assert!(asked.contains("authorization: bearer a.b\r\n") && asked.contains("content-type: text/plain\r\n"));
+        assert_eq!(reply.first_line(), "\\u{1b}[31m a");
+        let request = server.join().unwrap().to_lowercase();
+        assert!(request.starts_with("post /p?q=1 http/1.1\r\n"), "{request}");
+        assert!(request.contains("authorization: bearer a.b\r\n") && request.contains("content-type: text/plain\r\n"));
         assert!(!format!("{post:?}").contains("a.b"));
     }
 
     #[test]
     fn the_status_decides_between_success_retry_and_refusal() {
-        type IsRight = fn(&Answer) -> bool;
+        type IsRight = fn(&Outcome) -> bool;
         let cases: [(&str, IsRight); 4] = [
-            ("HTTP/1.1 204 Fine\r\n\r\n", |answer| matches!(answer, Answer::Taken(body) if body.is_empty())),
-            ("HTTP/1.1 429 Slow\r\nRetry-After: 3\r\nContent-Length: 0\r\n\r\n", |answer| {
-                *answer == Answer::Later("status 429".into(), Some(Duration::from_secs(3)))
+            ("HTTP/1.1 204 Fine\r\n\r\n", |outcome| matches!(outcome, Outcome::Accepted(body) if body.is_empty())),
+            ("HTTP/1.1 429 Slow\r\nRetry-After: 3\r\nContent-Length: 0\r\n\r\n", |outcome| {
+                *outcome == Outcome::Retryable("status 429".into(), Some(Duration::from_secs(3)))
             }),
-            ("HTTP/1.1 400 Bad\r\nContent-Length: 2\r\n\r\nno", |answer| {
-                *answer == Answer::Refused("status 400 no".into(), Some(400))
+            ("HTTP/1.1 400 Bad\r\nContent-Length: 2\r\n\r\nno", |outcome| {
+                *outcome == Outcome::Refused("status 400 no".into(), Some(400))
             }),
             // The redirect is not followed, so its target gets no header.
-            ("HTTP/1.1 307 Go\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n", |answer| {
-                matches!(answer, Answer::Refused(..))
+            ("HTTP/1.1 307 Go\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n", |outcome| {
+                matches!(outcome, Outcome::Refused(..))
             }),
         ];
-        for (answer, is_right) in cases {
-            let (url, server) = server(answer);
-            let told = post(&url).once(b"x", &[], TRIED_AGAIN_BY_OTLP);
-            assert!(is_right(&told), "{answer}: {told:?}");
+        for (response, is_right) in cases {
+            let (url, server) = server(response);
+            let outcome = post(&url).once(b"x", &[], OTLP_RETRYABLE);
+            assert!(is_right(&outcome), "{response}: {outcome:?}");
             server.join().unwrap();
         }
     }
@@ -358,10 +359,10 @@ mod tests {
     #[test]
     fn an_unreachable_receiver_is_retryable() {
         let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let told = post(&format!("http://{closed}")).once(b"x", &[], TRIED_AGAIN_BY_OTLP);
-        assert!(matches!(told, Answer::Later(_, None)), "{told:?}");
-        let told = post("http://").once(b"x", &[], TRIED_AGAIN_BY_OTLP);
-        assert!(matches!(told, Answer::Refused(_, None)), "{told:?}");
+        let outcome = post(&format!("http://{closed}")).once(b"x", &[], OTLP_RETRYABLE);
+        assert!(matches!(outcome, Outcome::Retryable(_, None)), "{outcome:?}");
+        let outcome = post("http://").once(b"x", &[], OTLP_RETRYABLE);
+        assert!(matches!(outcome, Outcome::Refused(_, None)), "{outcome:?}");
     }
 
     #[test]

@@ -14,10 +14,10 @@ pub enum Key {
     /// No secret is needed.
     #[default]
     None,
-    /// First segment of the URL's path, so that a browser can open a link. The router sees the path without it. Pages
-    /// send no `Referer`, so the secret does not leak.
+    /// The secret is the first segment of the URL's path, so that a browser can open a link. The router sees the path
+    /// without it. Pages send no `Referer`, so the secret does not leak.
     InUrl(Secret),
-    /// In the field `Authorization: Bearer`, for programs.
+    /// The secret is in the field `Authorization: Bearer`, for programs.
     Bearer(Secret),
 }
 
@@ -37,11 +37,11 @@ impl Secret {
         Ok(Secret(URL_SAFE_NO_PAD.encode(bytes)))
     }
 
-    /// A secret given by the user.
+    /// Parses a secret that the user provides.
     ///
     /// # Errors
     /// It is too short, too long, or contains characters that a URL's path would need escaped.
-    pub fn given(text: &str) -> Result<Secret, WebServerError> {
+    pub fn parse(text: &str) -> Result<Secret, WebServerError> {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
         if !(SECRET_MIN..=SECRET_MAX).contains(&text.len()) || !text.bytes().all(plain) {
             return Err(WebServerError::Secret(
@@ -56,15 +56,15 @@ impl Secret {
         &self.0
     }
 
-    /// Whether `shown` is the secret. Compares in constant time, so that the secret cannot be guessed character by
+    /// Whether `presented` is the secret. Compares in constant time, so that the secret cannot be guessed character by
     /// character.
-    pub fn is(&self, shown: &[u8]) -> bool {
-        let theirs = shown.get(..SECRET_MAX).unwrap_or(shown);
+    pub fn is(&self, presented: &[u8]) -> bool {
+        let bounded = presented.get(..SECRET_MAX).unwrap_or(presented);
         let (mut left, mut right) = ([0u8; SECRET_MAX], [0u8; SECRET_MAX]);
         left[..self.0.len()].copy_from_slice(self.0.as_bytes());
-        right[..theirs.len()].copy_from_slice(theirs);
-        let fits = (shown.len() as u64).ct_lt(&(SECRET_MAX as u64 + 1));
-        let same_length = (self.0.len() as u64).ct_eq(&(shown.len() as u64));
+        right[..bounded.len()].copy_from_slice(bounded);
+        let fits = (presented.len() as u64).ct_lt(&(SECRET_MAX as u64 + 1));
+        let same_length = (self.0.len() as u64).ct_eq(&(presented.len() as u64));
         (left.ct_eq(&right) & same_length & fits).into()
     }
 }
@@ -84,13 +84,13 @@ mod tests {
 
     #[test]
     fn only_the_same_secret_matches() {
-        let secret = Secret::given("correct-horse-battery").unwrap();
+        let secret = Secret::parse("correct-horse-battery").unwrap();
         assert!(secret.is(b"correct-horse-battery"));
         for wrong in [&b""[..], b"correct-horse-batterz", b"correct-horse-battery\0", b"correct-horse-batter"] {
             assert!(!secret.is(wrong));
         }
         assert!(!secret.is(&[b'x'; 10_000]));
-        let long = Secret::given(&"x".repeat(SECRET_MAX)).unwrap();
+        let long = Secret::parse(&"x".repeat(SECRET_MAX)).unwrap();
         assert!(long.is(&[b'x'; SECRET_MAX]) && !long.is(&[b'x'; SECRET_MAX + 1]));
     }
 
@@ -98,16 +98,16 @@ mod tests {
     fn random_secrets_differ_and_are_valid_in_urls() {
         let (one, other) = (Secret::random().unwrap(), Secret::random().unwrap());
         assert!(!one.is(other.text().as_bytes()));
-        assert!(Secret::given(one.text()).is_ok() && one.text().len() == 22);
-        assert!(!format!("{one:?}").contains(one.text()), "it is not in what is logged");
+        assert!(Secret::parse(one.text()).is_ok() && one.text().len() == 22);
+        assert!(!format!("{one:?}").contains(one.text()), "debug output does not contain the secret");
     }
 
     #[test]
     fn invalid_secrets_are_refused() {
         for wrong in ["", "fifteen-letters", "sixteen/letters.", "sixteen letters.", "é234567890123456"] {
-            assert!(Secret::given(wrong).is_err(), "{wrong}");
+            assert!(Secret::parse(wrong).is_err(), "{wrong}");
         }
-        assert!(Secret::given("sixteen-letters.").is_ok());
-        assert!(Secret::given(&"x".repeat(SECRET_MAX + 1)).is_err());
+        assert!(Secret::parse("sixteen-letters.").is_ok());
+        assert!(Secret::parse(&"x".repeat(SECRET_MAX + 1)).is_err());
     }
 }

@@ -1,7 +1,7 @@
 //! Pools of unauthenticated and of authenticated connections.
 //!
 //! ```text
-//!   accepted ──▶ unauthenticated, by address ──valid token: greet(NAME)──▶ authenticated, by name
+//!   accepted ──▶ unauthenticated, by address ──valid token: authenticate(NAME)──▶ authenticated, by name
 //!                  │ time limit                                              │
 //!                  └ beyond the limit the owner with the most connections loses its oldest
 //! ```
@@ -22,31 +22,31 @@ use tokio::sync::Notify;
 
 /// Limits of unauthenticated connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Strangers {
+pub struct UnauthenticatedLimits {
     /// Concurrent unauthenticated connections, at least 1. [`Bounds::connections`](crate::Bounds::connections) limits
     /// the authenticated ones.
     pub connections: usize,
     /// Time limit for presenting a valid token, including the TLS handshake and the request head.
-    pub life: Duration,
+    pub timeout: Duration,
 }
 
-impl Default for Strangers {
+impl Default for UnauthenticatedLimits {
     fn default() -> Self {
-        Strangers { connections: 512, life: Duration::from_secs(10) }
+        UnauthenticatedLimits { connections: 512, timeout: Duration::from_secs(10) }
     }
 }
 
 /// The connection of a request: an extension of every request.
 #[derive(Clone, Debug)]
-pub struct Arrived {
+pub struct ConnectionHandle {
     local: SocketAddr,
     peer: SocketAddr,
     membership: Option<Arc<Membership>>,
 }
 
-impl Arrived {
-    pub(crate) fn new(local: SocketAddr, peer: SocketAddr, membership: Option<Arc<Membership>>) -> Arrived {
-        Arrived { local, peer, membership }
+impl ConnectionHandle {
+    pub(crate) fn new(local: SocketAddr, peer: SocketAddr, membership: Option<Arc<Membership>>) -> ConnectionHandle {
+        ConnectionHandle { local, peer, membership }
     }
 
     /// The local address of the connection.
@@ -61,9 +61,9 @@ impl Arrived {
 
     /// Marks the connection as authenticated as `name`. Without effect if the server has no pool of unauthenticated
     /// connections.
-    pub fn greet(&self, name: &str) {
+    pub fn authenticate(&self, name: &str) {
         if let Some(membership) = &self.membership {
-            membership.greet(name);
+            membership.authenticate(name);
         }
     }
 }
@@ -71,21 +71,21 @@ impl Arrived {
 /// Both connection pools of a server.
 #[derive(Debug)]
 pub(crate) struct Pools {
-    strangers: Pool<IpAddr>,
-    known: Pool<String>,
+    unauthenticated: Pool<IpAddr>,
+    authenticated: Pool<String>,
 }
 
 impl Pools {
-    pub(crate) fn new(strangers: usize, known: usize) -> Arc<Pools> {
-        Arc::new(Pools { strangers: Pool::new(strangers), known: Pool::new(known) })
+    pub(crate) fn new(unauthenticated: usize, authenticated: usize) -> Arc<Pools> {
+        Arc::new(Pools { unauthenticated: Pool::new(unauthenticated), authenticated: Pool::new(authenticated) })
     }
 
     /// Adds an unauthenticated connection of `peer`; another connection may be displaced.
-    pub(crate) fn enter(self: &Arc<Self>, peer: SocketAddr) -> Arc<Membership> {
-        let (out, address) = (Arc::new(Notify::new()), owner_of(peer.ip()));
-        let number = self.strangers.enter(address, Arc::clone(&out));
-        let slot = Mutex::new(Slot::Stranger(address, number));
-        Arc::new(Membership { pools: Arc::clone(self), out, slot })
+    pub(crate) fn add(self: &Arc<Self>, peer: SocketAddr) -> Arc<Membership> {
+        let (displacement, address) = (Arc::new(Notify::new()), owner_of(peer.ip()));
+        let number = self.unauthenticated.add(address, Arc::clone(&displacement));
+        let slot = Mutex::new(Slot::Unauthenticated(address, number));
+        Arc::new(Membership { pools: Arc::clone(self), displacement, slot })
     }
 }
 
@@ -93,48 +93,48 @@ impl Pools {
 #[derive(Debug)]
 pub(crate) struct Membership {
     pools: Arc<Pools>,
-    out: Arc<Notify>,
+    displacement: Arc<Notify>,
     slot: Mutex<Slot>,
 }
 
 #[derive(Debug)]
 enum Slot {
-    Stranger(IpAddr, u64),
-    Known(String, u64),
-    Left,
+    Unauthenticated(IpAddr, u64),
+    Authenticated(String, u64),
+    Closed,
 }
 
 impl Membership {
-    fn greet(&self, name: &str) {
+    fn authenticate(&self, name: &str) {
         let mut slot = self.lock();
         match &*slot {
-            Slot::Known(known, _) if known == name => return,
-            Slot::Known(known, number) => self.pools.known.leave(known, *number),
-            Slot::Stranger(address, number) => self.pools.strangers.leave(address, *number),
-            Slot::Left => return,
+            Slot::Authenticated(authenticated, _) if authenticated == name => return,
+            Slot::Authenticated(authenticated, number) => self.pools.authenticated.remove(authenticated, *number),
+            Slot::Unauthenticated(address, number) => self.pools.unauthenticated.remove(address, *number),
+            Slot::Closed => return,
         }
-        let number = self.pools.known.enter(name.to_owned(), Arc::clone(&self.out));
-        *slot = Slot::Known(name.to_owned(), number);
+        let number = self.pools.authenticated.add(name.to_owned(), Arc::clone(&self.displacement));
+        *slot = Slot::Authenticated(name.to_owned(), number);
     }
 
-    pub(crate) fn is_known(&self) -> bool {
-        matches!(*self.lock(), Slot::Known(..))
+    pub(crate) fn is_authenticated(&self) -> bool {
+        matches!(*self.lock(), Slot::Authenticated(..))
     }
 
     /// Returns when the connection has been displaced.
     pub(crate) async fn displaced(&self) {
-        self.out.notified().await;
+        self.displacement.notified().await;
     }
 
     /// Removes a closed connection.
-    pub(crate) fn leave(&self) {
+    pub(crate) fn remove(&self) {
         let mut slot = self.lock();
         match &*slot {
-            Slot::Known(name, number) => self.pools.known.leave(name, *number),
-            Slot::Stranger(address, number) => self.pools.strangers.leave(address, *number),
-            Slot::Left => {}
+            Slot::Authenticated(name, number) => self.pools.authenticated.remove(name, *number),
+            Slot::Unauthenticated(address, number) => self.pools.unauthenticated.remove(address, *number),
+            Slot::Closed => {}
         }
-        *slot = Slot::Left;
+        *slot = Slot::Closed;
     }
 
     fn lock(&self) -> MutexGuard<'_, Slot> {
@@ -174,20 +174,20 @@ impl<K: Clone + Eq + Hash + Ord> Pool<K> {
         Pool { limit: limit.max(1), entries: Mutex::new(entries) }
     }
 
-    /// Adds a connection of `owner`, which ends once `out` is notified.
-    fn enter(&self, owner: K, out: Arc<Notify>) -> u64 {
+    /// Adds a connection of `owner`, which ends once `displacement` is notified.
+    fn add(&self, owner: K, displacement: Arc<Notify>) -> u64 {
         let mut entries = self.lock();
         let number = entries.next;
         entries.next += 1;
         entries.count += 1;
-        entries.reorder(owner, |slots| drop(slots.insert(number, out)));
+        entries.reorder(owner, |slots| drop(slots.insert(number, displacement)));
         if entries.count > self.limit
             && let Some((_, Reverse(oldest), owner)) = entries.order.last().cloned()
         {
             entries.count -= 1;
             entries.reorder(owner, |slots| {
-                if let Some(out) = slots.remove(&oldest) {
-                    out.notify_one();
+                if let Some(displacement) = slots.remove(&oldest) {
+                    displacement.notify_one();
                 }
             });
         }
@@ -195,7 +195,7 @@ impl<K: Clone + Eq + Hash + Ord> Pool<K> {
     }
 
     /// Removes a connection unless it was displaced before.
-    fn leave(&self, owner: &K, number: u64) {
+    fn remove(&self, owner: &K, number: u64) {
         let mut entries = self.lock();
         if entries.owners.get(owner).is_some_and(|slots| slots.contains_key(&number)) {
             entries.count -= 1;
@@ -230,29 +230,29 @@ mod tests {
     /// A pool whose connections are identified by owner and order of arrival.
     struct TestPool {
         pool: Pool<char>,
-        came: Vec<(char, u64, Arc<Notify>)>,
+        entered: Vec<(char, u64, Arc<Notify>)>,
     }
 
     impl TestPool {
         fn new(limit: usize) -> TestPool {
-            TestPool { pool: Pool::new(limit), came: Vec::new() }
+            TestPool { pool: Pool::new(limit), entered: Vec::new() }
         }
 
-        fn enter(&mut self, owners: &str) {
+        fn add(&mut self, owners: &str) {
             for owner in owners.chars() {
-                let out = Arc::new(Notify::new());
-                let number = self.pool.enter(owner, Arc::clone(&out));
-                self.came.push((owner, number, out));
+                let displacement = Arc::new(Notify::new());
+                let number = self.pool.add(owner, Arc::clone(&displacement));
+                self.entered.push((owner, number, displacement));
             }
         }
 
         /// The owners of the remaining connections, in the order of arrival.
-        fn there(&self) -> String {
+        fn remaining_owners(&self) -> String {
             let entries = self.pool.lock();
-            let kept = |(owner, number, _): &&(char, u64, Arc<Notify>)| {
+            let is_remaining = |(owner, number, _): &&(char, u64, Arc<Notify>)| {
                 entries.owners.get(owner).is_some_and(|slots| slots.contains_key(number))
             };
-            self.came.iter().filter(kept).map(|(owner, ..)| *owner).collect()
+            self.entered.iter().filter(is_remaining).map(|(owner, ..)| *owner).collect()
         }
 
         fn check(&self) {
@@ -266,33 +266,33 @@ mod tests {
     #[test]
     fn a_flood_from_one_owner_displaces_that_owners_connections() {
         let mut pool = TestPool::new(4);
-        pool.enter("abaa");
-        assert_eq!(pool.there(), "abaa");
-        pool.enter("aaaaaaaaaa");
-        assert_eq!(pool.there(), "baaa", "b stays whatever a does");
-        pool.enter("cd");
-        assert_eq!(pool.there(), "bacd", "a has the most");
-        pool.enter("e");
-        assert_eq!(pool.there(), "acde", "all have one: the oldest goes");
+        pool.add("abaa");
+        assert_eq!(pool.remaining_owners(), "abaa");
+        pool.add("aaaaaaaaaa");
+        assert_eq!(pool.remaining_owners(), "baaa", "owner b keeps its connection during a's flood");
+        pool.add("cd");
+        assert_eq!(pool.remaining_owners(), "bacd", "owner a has the most connections, and loses them");
+        pool.add("e");
+        assert_eq!(pool.remaining_owners(), "acde", "each owner has one connection: the oldest is displaced");
         pool.check();
     }
 
     #[test]
-    fn leaving_frees_exactly_one_slot() {
+    fn removing_a_connection_frees_exactly_one_slot() {
         let mut pool = TestPool::new(2);
-        pool.enter("ab");
-        let (owner, number, _) = pool.came[0].clone();
-        pool.pool.leave(&owner, number);
-        pool.pool.leave(&owner, number);
-        pool.enter("c");
-        assert_eq!(pool.there(), "bc");
-        pool.enter("d");
-        let (owner, number, _) = pool.came[1].clone();
-        pool.pool.leave(&owner, number);
-        assert_eq!(pool.there(), "cd", "b was put out; its leaving takes nobody's place");
+        pool.add("ab");
+        let (owner, number, _) = pool.entered[0].clone();
+        pool.pool.remove(&owner, number);
+        pool.pool.remove(&owner, number);
+        pool.add("c");
+        assert_eq!(pool.remaining_owners(), "bc");
+        pool.add("d");
+        let (owner, number, _) = pool.entered[1].clone();
+        pool.pool.remove(&owner, number);
+        assert_eq!(pool.remaining_owners(), "cd", "removing b's displaced connection frees no second slot");
         pool.check();
-        let all = pool.came.clone();
-        all.iter().for_each(|(owner, number, _)| pool.pool.leave(owner, *number));
+        let all = pool.entered.clone();
+        all.iter().for_each(|(owner, number, _)| pool.pool.remove(owner, *number));
         assert!(pool.pool.lock().owners.is_empty() && pool.pool.lock().order.is_empty());
         pool.check();
     }
@@ -301,25 +301,25 @@ mod tests {
     fn a_displaced_connection_is_notified() {
         let pools = Pools::new(1, 2);
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let from = |text: &str| pools.enter(text.parse().unwrap());
+        let from = |text: &str| pools.add(text.parse().unwrap());
         let first = from("192.0.2.1:1000");
         let second = from("192.0.2.2:1000");
         runtime.block_on(first.displaced());
-        second.greet("shop-7");
-        assert!(second.is_known() && !first.is_known());
+        second.authenticate("shop-7");
+        assert!(second.is_authenticated() && !first.is_authenticated());
         let third = from("192.0.2.3:1000");
-        third.greet("shop-8");
+        third.authenticate("shop-8");
         // The unauthenticated slot is free again, and the authenticated pool has its own limit.
         let fourth = from("192.0.2.4:1000");
-        fourth.greet("shop-8");
+        fourth.authenticate("shop-8");
         runtime.block_on(third.displaced());
-        assert!(second.is_known());
-        [first, second, third, fourth].iter().for_each(|membership| membership.leave());
-        assert!(pools.known.lock().owners.is_empty() && pools.strangers.lock().owners.is_empty());
+        assert!(second.is_authenticated());
+        [first, second, third, fourth].iter().for_each(|membership| membership.remove());
+        assert!(pools.authenticated.lock().owners.is_empty() && pools.unauthenticated.lock().owners.is_empty());
     }
 
     #[test]
-    fn a_network_of_64_bits_is_one_owner() {
+    fn all_addresses_of_an_ipv6_64_network_are_one_owner() {
         let of = |text: &str| owner_of(text.parse().unwrap());
         assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:ffff:ffff:ffff"));
         assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));

@@ -8,27 +8,27 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-/// Fails with `TimedOut` when no byte could be written for `patience`: a peer that does not read must not occupy a
-/// connection forever.
+/// Fails with `TimedOut` when no byte could be written for `timeout`. A peer that does not read must not
+/// occupy a connection forever.
 pub(crate) struct WriteTimeout<S> {
     stream: S,
-    patience: Duration,
-    stalled: Option<Pin<Box<Sleep>>>,
+    timeout: Duration,
+    deadline: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> WriteTimeout<S> {
-    pub(crate) fn new(stream: S, patience: Duration) -> Self {
-        WriteTimeout { stream, patience, stalled: None }
+    pub(crate) fn new(stream: S, timeout: Duration) -> Self {
+        WriteTimeout { stream, timeout, deadline: None }
     }
 
-    fn judge<T>(&mut self, context: &mut Context<'_>, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+    fn check_deadline<T>(&mut self, context: &mut Context<'_>, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if outcome.is_ready() {
-            self.stalled = None;
+            self.deadline = None;
             return outcome;
         }
-        let patience = self.patience;
-        let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(patience)));
-        ready!(stalled.as_mut().poll(context));
+        let timeout = self.timeout;
+        let deadline = self.deadline.get_or_insert_with(|| Box::pin(sleep(timeout)));
+        ready!(deadline.as_mut().poll(context));
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "write timeout: the peer does not read")))
     }
 }
@@ -43,7 +43,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let outcome = Pin::new(&mut this.stream).poll_write(context, bytes);
-        this.judge(context, outcome)
+        this.check_deadline(context, outcome)
     }
 
     fn poll_write_vectored(
@@ -53,7 +53,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let outcome = Pin::new(&mut this.stream).poll_write_vectored(context, slices);
-        this.judge(context, outcome)
+        this.check_deadline(context, outcome)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -63,13 +63,13 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let outcome = Pin::new(&mut this.stream).poll_flush(context);
-        this.judge(context, outcome)
+        this.check_deadline(context, outcome)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let outcome = Pin::new(&mut this.stream).poll_shutdown(context);
-        this.judge(context, outcome)
+        this.check_deadline(context, outcome)
     }
 }
 
@@ -90,11 +90,11 @@ mod tests {
 
             let (near, mut far) = duplex(16);
             let mut write_timeout = WriteTimeout::new(near, Duration::from_secs(600));
-            let (mut came, bytes) = ([0; 1000], [7; 1000]);
-            let (sent, read) = tokio::join!(write_timeout.write_all(&bytes), far.read_exact(&mut came));
+            let (mut received, bytes) = ([0; 1000], [7; 1000]);
+            let (sent, read) = tokio::join!(write_timeout.write_all(&bytes), far.read_exact(&mut received));
             sent.unwrap();
             read.unwrap();
-            assert_eq!(came, bytes);
+            assert_eq!(received, bytes);
         });
     }
 }

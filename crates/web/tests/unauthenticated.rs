@@ -10,57 +10,57 @@ use axum::Router;
 use axum::extract::Request;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, bind, connect, socket};
-use web::{Arrived, Bounds, Door, Key, Open, Secret, Settings, Strangers};
+use web::{Bounds, ConnectionHandle, Key, RunningServer, Secret, Server, Settings, UnauthenticatedLimits};
 
-/// Longer than any step of these tests takes.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Longer than any step of these tests.
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A server that authenticates a client by the name it sends.
-fn open(strangers: Strangers, known: usize) -> (Open, SocketAddr) {
+fn start(unauthenticated: UnauthenticatedLimits, authenticated: usize) -> (RunningServer, SocketAddr) {
     let mut settings = Settings::page(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
-    settings.strangers = Some(strangers);
-    settings.bounds = Bounds { connections: known, patience: PATIENCE, ..Bounds::default() };
-    let door = Door::bind(settings).unwrap();
-    let address = door.address();
+    settings.unauthenticated = Some(unauthenticated);
+    settings.bounds = Bounds { connections: authenticated, timeout: TEST_TIMEOUT, ..Bounds::default() };
+    let server = Server::bind(settings).unwrap();
+    let address = server.address();
     let router = Router::new().fallback(|request: Request| async move {
         let name = request.headers().get("name").map(|name| name.to_str().unwrap().to_owned());
-        let arrived = request.extensions().get::<Arrived>().unwrap();
+        let connection = request.extensions().get::<ConnectionHandle>().unwrap();
         if let Some(name) = name.as_deref().filter(|name| !name.is_empty()) {
-            arrived.greet(name);
+            connection.authenticate(name);
         }
-        format!("{} at {}!", name.unwrap_or_default(), arrived.peer().ip())
+        format!("{} at {}!", name.unwrap_or_default(), connection.peer().ip())
     });
-    (door.open(router, || {}).unwrap(), address)
+    (server.start(router, || {}).unwrap(), address)
 }
 
 /// Connects from a loopback address.
-fn connected(own: [u8; 4], to: SocketAddr) -> TcpStream {
+fn connect_from(local: [u8; 4], to: SocketAddr) -> TcpStream {
     let SocketAddr::V4(to) = to else { panic!("{to}") };
-    let made: OwnedFd = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
-    bind(made.as_raw_fd(), &SockaddrIn::new(own[0], own[1], own[2], own[3], 0)).unwrap();
-    connect(made.as_raw_fd(), &SockaddrIn::from(to)).unwrap();
-    let stream = TcpStream::from(made);
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let socket_fd: OwnedFd = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
+    bind(socket_fd.as_raw_fd(), &SockaddrIn::new(local[0], local[1], local[2], local[3], 0)).unwrap();
+    connect(socket_fd.as_raw_fd(), &SockaddrIn::from(to)).unwrap();
+    let stream = TcpStream::from(socket_fd);
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     stream
 }
 
-fn ask(stream: &mut TcpStream, name: &str) {
+fn exchange(stream: &mut TcpStream, name: &str) {
     write!(stream, "GET / HTTP/1.1\r\nHost: localhost\r\nName: {name}\r\n\r\n").unwrap();
-    hear(stream);
+    read_response(stream);
 }
 
 /// Reads a response.
-fn hear(stream: &mut TcpStream) {
-    let (mut answer, mut byte) = (Vec::new(), [0]);
-    while !answer.ends_with(b"!") {
-        assert_eq!(stream.read(&mut byte).unwrap(), 1, "{}", String::from_utf8_lossy(&answer));
-        answer.push(byte[0]);
+fn read_response(stream: &mut TcpStream) {
+    let (mut response, mut byte) = (Vec::new(), [0]);
+    while !response.ends_with(b"!") {
+        assert_eq!(stream.read(&mut byte).unwrap(), 1, "{}", String::from_utf8_lossy(&response));
+        response.push(byte[0]);
     }
-    assert!(answer.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&answer));
+    assert!(response.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&response));
 }
 
-/// Waits for the end of the connection.
-fn is_put_out(stream: &mut TcpStream) -> bool {
+/// Waits until the server closes the connection.
+fn is_closed_by_server(stream: &mut TcpStream) -> bool {
     match stream.read(&mut [0; 64]) {
         Ok(count) => count == 0,
         Err(error) => error.kind() == ErrorKind::ConnectionReset,
@@ -76,84 +76,84 @@ fn is_open(stream: &mut TcpStream) -> bool {
 fn two_thousand_unauthenticated_connections_do_not_block_an_authenticated_client() {
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard).unwrap();
-    let (_open, address) = open(Strangers { connections: 64, life: Duration::from_secs(3600) }, 8);
-    let mut known = connected([127, 0, 0, 1], address);
-    ask(&mut known, "shop-7");
-    // A client with an address of its own that has sent half a request.
-    let mut slow = connected([127, 0, 0, 9], address);
+    let (_running, address) = start(UnauthenticatedLimits { connections: 64, timeout: Duration::from_secs(3600) }, 8);
+    let mut authenticated = connect_from([127, 0, 0, 1], address);
+    exchange(&mut authenticated, "shop-7");
+    // A client from another address that has sent half a request.
+    let mut slow = connect_from([127, 0, 0, 9], address);
     slow.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nNa").unwrap();
-    let mut strangers: Vec<TcpStream> = Vec::new();
+    let mut unauthenticated: Vec<TcpStream> = Vec::new();
     for at in 0..2000 {
-        let mut stream = connected([127, 0, 1, 1 + (at % 4) as u8], address);
+        let mut stream = connect_from([127, 0, 1, 1 + (at % 4) as u8], address);
         // The connection may be closed already.
         let _ = stream.write_all(b"GET / HTTP/1.1\r\nHo");
-        strangers.push(stream);
+        unauthenticated.push(stream);
     }
-    ask(&mut known, "shop-7");
+    exchange(&mut authenticated, "shop-7");
     slow.write_all(b"me: shop-8\r\n\r\n").unwrap();
-    hear(&mut slow);
-    for own in [[127, 0, 0, 10], [127, 0, 1, 1]] {
-        ask(&mut connected(own, address), "shop-9");
+    read_response(&mut slow);
+    for local in [[127, 0, 0, 10], [127, 0, 1, 1]] {
+        exchange(&mut connect_from(local, address), "shop-9");
     }
     // The oldest connections were displaced.
-    assert!(strangers[..1900].iter_mut().all(is_put_out));
-    let open = strangers[1900..].iter_mut().filter_map(|stream| is_open(stream).then_some(())).count();
-    assert!(open <= 64, "{open} are within");
-    ask(&mut known, "shop-7");
-    ask(&mut slow, "shop-8");
+    assert!(unauthenticated[..1900].iter_mut().all(is_closed_by_server));
+    let open = unauthenticated[1900..].iter_mut().filter_map(|stream| is_open(stream).then_some(())).count();
+    assert!(open <= 64, "{open} unauthenticated connections are open");
+    exchange(&mut authenticated, "shop-7");
+    exchange(&mut slow, "shop-8");
 }
 
 #[test]
 fn an_authenticated_client_that_opens_endless_connections_displaces_only_its_own() {
-    let (_open, address) = open(Strangers { connections: 4, life: Duration::from_secs(3600) }, 4);
-    let mut quiet = connected([127, 0, 0, 1], address);
-    ask(&mut quiet, "quiet");
+    let (_running, address) = start(UnauthenticatedLimits { connections: 4, timeout: Duration::from_secs(3600) }, 4);
+    let mut quiet = connect_from([127, 0, 0, 1], address);
+    exchange(&mut quiet, "quiet");
     let mut many: Vec<TcpStream> = Vec::new();
     for _ in 0..20 {
-        let mut stream = connected([127, 0, 0, 1], address);
-        ask(&mut stream, "greedy");
+        let mut stream = connect_from([127, 0, 0, 1], address);
+        exchange(&mut stream, "greedy");
         many.push(stream);
     }
-    assert!(many[..17].iter_mut().all(is_put_out));
-    many[17..].iter_mut().for_each(|stream| ask(stream, "greedy"));
-    ask(&mut quiet, "quiet");
+    assert!(many[..17].iter_mut().all(is_closed_by_server));
+    many[17..].iter_mut().for_each(|stream| exchange(stream, "greedy"));
+    exchange(&mut quiet, "quiet");
 }
 
 #[test]
 fn unauthenticated_connections_time_out_and_authenticated_ones_do_not() {
-    let (_open, address) = open(Strangers { connections: 4, life: Duration::from_millis(300) }, 4);
-    let mut known = connected([127, 0, 0, 1], address);
-    ask(&mut known, "shop-7");
+    let (_running, address) = start(UnauthenticatedLimits { connections: 4, timeout: Duration::from_millis(300) }, 4);
+    let mut authenticated = connect_from([127, 0, 0, 1], address);
+    exchange(&mut authenticated, "shop-7");
     // An unauthenticated connection that is newer than the authenticated one. Responses without a name do not
     // authenticate it.
-    let mut stranger = connected([127, 0, 0, 1], address);
-    ask(&mut stranger, "");
-    assert!(is_put_out(&mut stranger));
-    let mut mute = connected([127, 0, 0, 1], address);
-    assert!(is_put_out(&mut mute));
-    ask(&mut known, "shop-7");
+    let mut unauthenticated = connect_from([127, 0, 0, 1], address);
+    exchange(&mut unauthenticated, "");
+    assert!(is_closed_by_server(&mut unauthenticated));
+    let mut silent = connect_from([127, 0, 0, 1], address);
+    assert!(is_closed_by_server(&mut silent));
+    exchange(&mut authenticated, "shop-7");
 }
 
-/// A page beyond loopback has its secret in its URL.
+/// A page on an address other than loopback has its secret in its URL.
 #[test]
 fn a_flood_without_the_secret_does_not_block_a_viewer_with_the_secret() {
-    let secret = Secret::given("correct-horse-battery").unwrap();
+    let secret = Secret::parse("correct-horse-battery").unwrap();
     let mut settings = Settings::page(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0))).unwrap();
-    assert!(settings.strangers.is_some(), "by default");
+    assert!(settings.unauthenticated.is_some(), "unauthenticated connections are limited by default");
     settings.key = Key::InUrl(secret.clone());
-    settings.strangers = Some(Strangers { connections: 4, life: Duration::from_secs(3600) });
-    settings.bounds = Bounds { connections: 4, patience: PATIENCE, ..Bounds::default() };
-    let door = Door::bind(settings).unwrap();
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, door.address().port()));
-    let _open = door.open(Router::new().fallback(|| async { "page!" }), || {}).unwrap();
+    settings.unauthenticated = Some(UnauthenticatedLimits { connections: 4, timeout: Duration::from_secs(3600) });
+    settings.bounds = Bounds { connections: 4, timeout: TEST_TIMEOUT, ..Bounds::default() };
+    let server = Server::bind(settings).unwrap();
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, server.address().port()));
+    let _running = server.start(Router::new().fallback(|| async { "page!" }), || {}).unwrap();
     let read = |stream: &mut TcpStream| {
         write!(stream, "GET /{}/ HTTP/1.1\r\nHost: localhost\r\n\r\n", secret.text()).unwrap();
-        hear(stream);
+        read_response(stream);
     };
-    let mut reader = connected([127, 0, 0, 1], address);
+    let mut reader = connect_from([127, 0, 0, 1], address);
     read(&mut reader);
-    let mut flood: Vec<TcpStream> = (0..100).map(|_| connected([127, 0, 0, 7], address)).collect();
+    let mut flood: Vec<TcpStream> = (0..100).map(|_| connect_from([127, 0, 0, 7], address)).collect();
     read(&mut reader);
-    read(&mut connected([127, 0, 0, 2], address));
-    assert!(flood[..90].iter_mut().all(is_put_out));
+    read(&mut connect_from([127, 0, 0, 2], address));
+    assert!(flood[..90].iter_mut().all(is_closed_by_server));
 }

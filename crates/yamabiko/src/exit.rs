@@ -116,7 +116,7 @@ fn status(error: &anyhow::Error) -> u8 {
     }
     #[cfg(feature = "agent")]
     if let Some(error) = error.downcast_ref::<agent::AgentError>() {
-        return if error.is_of_the_plan() { USAGE } else { ENVIRONMENT };
+        return if error.is_plan_error() { USAGE } else { ENVIRONMENT };
     }
     #[cfg(feature = "manager")]
     if let Some(error) = error.downcast_ref::<manager::Error>() {

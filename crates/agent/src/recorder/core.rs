@@ -5,11 +5,11 @@ use std::collections::VecDeque;
 use std::io;
 
 use schema::TapExchange;
-use tap::standing::{Entry, Standing};
+use tap::daemon_state::{DaemonState, Entry};
 
 use super::{LocalOptions, Record};
 use crate::bounds;
-use crate::clock::Moment;
+use crate::clock::ClockReading;
 use crate::selection::{RowSelector, Selection};
 use crate::snapshot::Snapshot;
 use crate::spool::{Meta, Spool};
@@ -19,7 +19,7 @@ use tap_protocol::{Batch, Gauges, Losses, PROGRAMS_MAX, Program, Settings};
 /// The state of the tap, the selection of rows, and the open batch.
 #[derive(Debug)]
 pub(super) struct Core {
-    /// [`Snapshot::through`] is the last entry.
+    /// The state; [`Snapshot::through`] is the last applied entry.
     state: Snapshot,
     selector: RowSelector,
     rows: Vec<TapRow>,
@@ -30,14 +30,14 @@ pub(super) struct Core {
     sealed: (u64, u64),
     counts: Counts,
     /// Rows of the current entry.
-    made: Vec<TapExchange>,
+    exchanges: Vec<TapExchange>,
 }
 
 /// Row counts since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     /// Recorded rows.
-    pub made: u64,
+    pub recorded: u64,
     /// Rows excluded by the filter.
     pub filtered: u64,
     /// Rows of connections that were not sampled.
@@ -56,7 +56,7 @@ impl Core {
             outbox: VecDeque::new(),
             sealed: (0, 0),
             counts: Counts::default(),
-            made: Vec::new(),
+            exchanges: Vec::new(),
         }
     }
 
@@ -66,19 +66,19 @@ impl Core {
     }
 
     /// Replaces the state of the tap, which is unusable.
-    pub fn forget(&mut self, standing: Standing) {
-        self.state.standing = standing;
+    pub fn replace_tap_state(&mut self, tap_state: DaemonState) {
+        self.state.tap = tap_state;
     }
 
     /// Applies an entry.
     pub fn apply(&mut self, number: u64, record: Record) {
         match record {
-            Record::Round { moment, entry } => {
-                self.state.moment = moment;
+            Record::Round { clock, entry } => {
+                self.state.clock = clock;
                 self.collect(number, *entry);
             }
-            Record::Seal(moment) => {
-                self.state.moment = moment;
+            Record::Seal(clock) => {
+                self.state.clock = clock;
                 self.seal(number);
             }
             Record::Settings(settings) => {
@@ -86,7 +86,7 @@ impl Core {
                 self.state.settings = settings;
             }
             Record::Boot(boot) => {
-                // Of the previous boot, with its last time.
+                // The open connections and rows belong to the previous boot, and get its last time.
                 if !self.state.boot.is_empty() {
                     self.collect(number, Entry::end());
                     self.seal(number);
@@ -110,65 +110,66 @@ impl Core {
     }
 
     fn collect(&mut self, number: u64, entry: Entry) {
-        let mut made = std::mem::take(&mut self.made);
-        self.state.standing.consume(entry, &mut made);
+        let mut exchanges = std::mem::take(&mut self.exchanges);
+        self.state.tap.apply_owned(entry, &mut exchanges);
         if number > self.sealed.0 {
-            self.select(number, &made);
+            self.select(number, &exchanges);
         }
-        made.clear();
-        self.made = made;
+        exchanges.clear();
+        self.exchanges = exchanges;
     }
 
-    fn select(&mut self, number: u64, made: &[TapExchange]) {
-        let mut counts = Counts { made: made.len() as u64, ..Counts::default() };
-        let mut chosen = Vec::with_capacity(made.len());
-        for exchange in made {
+    fn select(&mut self, number: u64, exchanges: &[TapExchange]) {
+        let mut counts = Counts { recorded: exchanges.len() as u64, ..Counts::default() };
+        let mut selected = Vec::with_capacity(exchanges.len());
+        for exchange in exchanges {
             match self.selector.select(exchange) {
                 Selection::Row(mut row) => {
-                    bounds::row(&mut row, self.state.moment.at_ns);
-                    chosen.push(row);
+                    bounds::row(&mut row, self.state.clock.at_ns);
+                    selected.push(row);
                 }
                 Selection::Filtered => counts.filtered += 1,
                 Selection::NotSampled => counts.not_drawn += 1,
             }
         }
         let (through, partial) = self.sealed;
-        let done = if number == through + 1 { partial } else { 0 };
-        if done > 0 || self.rows.len() + chosen.len() > ROWS_MAX {
-            // The rows of an entry come in any order, and the position distinguishes sealed ones from others.
-            chosen.sort_by_cached_key(|row| serde_json::to_string(row).unwrap_or_default());
+        let already_sealed = if number == through + 1 { partial } else { 0 };
+        if already_sealed > 0 || self.rows.len() + selected.len() > ROWS_MAX {
+            // The order of an entry's rows is not defined, so they are sorted: the position tells which are already
+            // sealed.
+            selected.sort_by_cached_key(|row| serde_json::to_string(row).unwrap_or_default());
         }
-        let mut told = 0;
-        for row in chosen {
-            told += 1;
-            if told <= done {
+        let mut position = 0;
+        for row in selected {
+            position += 1;
+            if position <= already_sealed {
                 continue;
             }
             if self.rows.len() >= ROWS_MAX {
-                // With the counts of the earlier entries, which are not applied again for their rows.
+                // The batch has the losses of the earlier entries, which are not applied again for their rows.
                 let losses = std::mem::take(&mut self.losses);
-                self.put_in_outbox(number - 1, told - 1, losses, Vec::new());
+                self.put_in_outbox(number - 1, position - 1, losses, Vec::new());
             }
             self.rows.push(row);
         }
         // Losses of this entry are counted with the last of its rows.
         self.losses.rows_filtered += counts.filtered;
         self.losses.rows_not_drawn += counts.not_drawn;
-        self.counts.made += counts.made;
+        self.counts.recorded += counts.recorded;
         self.counts.filtered += counts.filtered;
         self.counts.not_drawn += counts.not_drawn;
     }
 
     fn seal(&mut self, number: u64) {
-        // Also for an entry that is already sealed: these counts are since the last call.
-        let lost = self.state.standing.take_lost();
-        let programs = self.state.standing.take_programs();
+        // The calls are made even if the entry is already sealed: the counts are since the last call.
+        let lost = self.state.tap.take_lost();
+        let programs = self.state.tap.take_programs();
         if number <= self.sealed.0 {
             return;
         }
         let counted = std::mem::take(&mut self.losses);
         let (records, connections_left_out) =
-            (bounds::bounded(lost.records), bounds::bounded(lost.connections_left_out));
+            (bounds::clamped(lost.records), bounds::clamped(lost.connections_left_out));
         let losses = Losses { records, connections_left_out, ..counted };
         let programs = programs.into_iter().take(PROGRAMS_MAX).map(|change| {
             let mut program = Program {
@@ -194,7 +195,7 @@ impl Core {
             through,
             partial,
             boot: state.boot.clone(),
-            moment: state.moment,
+            clock: state.clock,
             ..Meta::default()
         };
         let batch = Batch {
@@ -202,8 +203,8 @@ impl Core {
             stream: String::new(),
             sequence: 0,
             boot: state.boot.clone(),
-            zero_own_unix_ns: state.moment.zero_own_unix_ns,
-            sealed_at_ns: state.moment.at_ns,
+            zero_own_unix_ns: state.clock.zero_own_unix_ns,
+            sealed_at_ns: state.clock.at_ns,
             settings: state.settings.version,
             share: state.settings.share,
             gauges: self.gauges(),
@@ -214,14 +215,14 @@ impl Core {
         self.outbox.push_back((batch, meta));
     }
 
-    /// The contents of a snapshot. While rows wait outside the spool there is none.
+    /// The contents of a snapshot. Must not be called while rows wait outside the spool.
     pub fn snapshot(&self, last: u64) -> &Snapshot {
         debug_assert!(self.rows.is_empty() && self.outbox.is_empty() && self.state.through == last);
         &self.state
     }
 
     /// Whether the open batch has rows or losses.
-    pub fn has_news(&self) -> bool {
+    pub fn has_rows_or_losses(&self) -> bool {
         !self.rows.is_empty() || self.losses != Losses::default()
     }
 
@@ -230,17 +231,17 @@ impl Core {
         self.rows.len() >= ROWS_MAX
     }
 
-    pub fn standing(&self) -> &Standing {
-        &self.state.standing
+    pub fn tap_state(&self) -> &DaemonState {
+        &self.state.tap
     }
 
     pub fn boot(&self) -> &str {
         &self.state.boot
     }
 
-    /// Time of the last entry.
-    pub fn moment(&self) -> Moment {
-        self.state.moment
+    /// Clock reading of the last entry.
+    pub fn clock(&self) -> ClockReading {
+        self.state.clock
     }
 
     pub fn settings(&self) -> &Settings {
@@ -252,7 +253,7 @@ impl Core {
     }
 
     pub fn gauges(&self) -> Gauges {
-        let gauges = self.state.standing.gauges();
+        let gauges = self.state.tap.gauges();
         Gauges { processes: gauges.processes, open: gauges.open, in_flight: gauges.in_flight }
     }
 }

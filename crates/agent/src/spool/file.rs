@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   magic 8 | length, CRC | meta (postcard) ║ length, CRC | head: the batch without rows, JSON in gzip ║ the batch, JSON in gzip
-//!                              cut here: the manager has it                         cut here: the rows were dropped
+//!                              truncated here: stored by the manager                truncated here: the rows were dropped
 //! ```
 
 use std::io::{self, Read, Write};
@@ -12,8 +12,8 @@ use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use serde::{Deserialize, Serialize};
 
-use crate::bounds::bounded;
-use crate::clock::Moment;
+use crate::bounds::clamped;
+use crate::clock::ClockReading;
 use tap_protocol::{Batch, PROGRAMS_MAX, Program, UNPACKED_MAX};
 
 /// Index data of a file, also for a restarted agent.
@@ -36,22 +36,22 @@ pub(crate) struct Meta {
     /// Boot whose zero the times count from.
     pub boot: String,
     /// When it was sealed.
-    pub moment: Moment,
+    pub clock: ClockReading,
 }
 
 /// A file's bytes, and where it can be truncated.
 #[derive(Debug)]
 pub(crate) struct Sealed {
     pub bytes: Vec<u8>,
-    /// After the meta.
+    /// Position after the index data.
     pub meta_end: u64,
-    /// After the head.
+    /// Position after the head.
     pub head: u64,
 }
 
 /// A parsed file.
 #[derive(Debug)]
-pub(crate) struct Whole {
+pub(crate) struct SpoolFile {
     pub meta: Meta,
     head: Vec<u8>,
     /// The batch, JSON in gzip; empty if it was truncated.
@@ -69,24 +69,24 @@ pub(super) struct Beginning {
 
 impl Sealed {
     /// Encodes a batch; without its rows if they are dropped immediately.
-    pub fn new(meta: &Meta, batch: &Batch, is_cut: bool) -> Sealed {
-        let body = if is_cut { Vec::new() } else { packed(batch) };
+    pub fn new(meta: &Meta, batch: &Batch, is_truncated: bool) -> Sealed {
+        let body = if is_truncated { Vec::new() } else { compressed(batch) };
         let mut bytes = MAGIC.to_vec();
-        part(&mut bytes, &postcard::to_stdvec(meta).expect("numbers and two short names"));
+        push_part(&mut bytes, &postcard::to_stdvec(meta).expect("the index data serialises"));
         let meta_end = bytes.len() as u64;
-        part(&mut bytes, &packed(&head_of(batch)));
+        push_part(&mut bytes, &compressed(&without_rows(batch)));
         let head = bytes.len() as u64;
         bytes.extend_from_slice(&body);
         Sealed { bytes, meta_end, head }
     }
 }
 
-impl Whole {
+impl SpoolFile {
     /// `None` if another program changed the file, or truncated it before its head.
-    pub fn read(bytes: Vec<u8>) -> Option<Whole> {
-        let (meta, rest) = of_part(bytes.strip_prefix(MAGIC)?)?;
-        let (head, body) = of_part(rest)?;
-        Some(Whole { meta: postcard::from_bytes(meta).ok()?, head: head.to_vec(), body: body.to_vec() })
+    pub fn read(bytes: Vec<u8>) -> Option<SpoolFile> {
+        let (meta, rest) = read_part(bytes.strip_prefix(MAGIC)?)?;
+        let (head, body) = read_part(rest)?;
+        Some(SpoolFile { meta: postcard::from_bytes(meta).ok()?, head: head.to_vec(), body: body.to_vec() })
     }
 
     /// Decodes the batch; without rows if it was truncated.
@@ -94,33 +94,33 @@ impl Whole {
     /// # Errors
     /// Another program changed the file.
     pub fn batch(&self) -> io::Result<Batch> {
-        let packed = if self.body.is_empty() { &self.head } else { &self.body };
+        let compressed = if self.body.is_empty() { &self.head } else { &self.body };
         let mut json = Vec::new();
-        GzDecoder::new(&**packed).take(UNPACKED_MAX as u64).read_to_end(&mut json)?;
+        GzDecoder::new(&**compressed).take(UNPACKED_MAX as u64).read_to_end(&mut json)?;
         Ok(serde_json::from_slice(&json)?)
     }
 }
 
 impl Beginning {
-    /// Of the first [`HEAD_MAX`] bytes of a file.
+    /// Parses the first [`HEAD_MAX`] bytes of a file.
     pub fn read(bytes: &[u8]) -> Option<Beginning> {
-        let (meta, rest) = of_part(bytes.strip_prefix(MAGIC)?)?;
+        let (meta, rest) = read_part(bytes.strip_prefix(MAGIC)?)?;
         let meta_end = (bytes.len() - rest.len()) as u64;
-        let head = if rest.is_empty() { None } else { Some((bytes.len() - of_part(rest)?.1.len()) as u64) };
+        let head = if rest.is_empty() { None } else { Some((bytes.len() - read_part(rest)?.1.len()) as u64) };
         Some(Beginning { meta: postcard::from_bytes(meta).ok()?, meta_end, head })
     }
 }
 
 /// JSON in gzip.
-pub(crate) fn packed(batch: &Batch) -> Vec<u8> {
+pub(crate) fn compressed(batch: &Batch) -> Vec<u8> {
     // Rows are similar: fast compression reduces them to a tenth.
-    let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
-    let json = serde_json::to_vec(batch).expect("a batch has no map with strange keys");
-    packed.write_all(&json).and_then(|()| packed.finish()).expect("memory takes it all")
+    let mut compressed = GzEncoder::new(Vec::new(), Compression::fast());
+    let json = serde_json::to_vec(batch).expect("a batch serialises to JSON");
+    compressed.write_all(&json).and_then(|()| compressed.finish()).expect("writing to memory does not fail")
 }
 
 /// A batch without its rows.
-pub(super) fn head_of(batch: &Batch) -> Batch {
+pub(super) fn without_rows(batch: &Batch) -> Batch {
     Batch {
         stream: batch.stream.clone(),
         sequence: batch.sequence,
@@ -139,11 +139,11 @@ pub(super) fn head_of(batch: &Batch) -> Batch {
 /// Adds the counts of an older batch to those of `batch`.
 pub(super) fn add_counts(batch: &mut Batch, older: &Batch) {
     let (sum, more) = (&mut batch.losses, &older.losses);
-    sum.records = bounded(sum.records + more.records);
-    sum.rows_dropped = bounded(sum.rows_dropped + more.rows_dropped);
-    sum.connections_left_out = bounded(sum.connections_left_out + more.connections_left_out);
-    sum.rows_filtered = bounded(sum.rows_filtered + more.rows_filtered);
-    sum.rows_not_drawn = bounded(sum.rows_not_drawn + more.rows_not_drawn);
+    sum.records = clamped(sum.records + more.records);
+    sum.rows_dropped = clamped(sum.rows_dropped + more.rows_dropped);
+    sum.connections_left_out = clamped(sum.connections_left_out + more.connections_left_out);
+    sum.rows_filtered = clamped(sum.rows_filtered + more.rows_filtered);
+    sum.rows_not_drawn = clamped(sum.rows_not_drawn + more.rows_not_drawn);
     for program in &older.programs {
         if let Some(known) = batch.programs.iter_mut().find(|known| known.name == program.name) {
             add_program(known, program);
@@ -154,10 +154,10 @@ pub(super) fn add_counts(batch: &mut Batch, older: &Batch) {
 }
 
 fn add_program(sum: &mut Program, more: &Program) {
-    sum.seen = bounded(sum.seen + more.seen);
-    sum.unseen = bounded(sum.unseen + more.unseen);
-    sum.connections = bounded(sum.connections + more.connections);
-    sum.unseen_bytes = bounded(sum.unseen_bytes + more.unseen_bytes);
+    sum.seen = clamped(sum.seen + more.seen);
+    sum.unseen = clamped(sum.unseen + more.unseen);
+    sum.connections = clamped(sum.connections + more.connections);
+    sum.unseen_bytes = clamped(sum.unseen_bytes + more.unseen_bytes);
     if sum.why.is_empty() {
         sum.why.clone_from(&more.why);
     }
@@ -173,19 +173,19 @@ pub(super) fn number(name: &str) -> Option<u64> {
     name.strip_suffix(SUFFIX)?.parse().ok()
 }
 
-fn part(bytes: &mut Vec<u8>, part: &[u8]) {
-    let length = u32::try_from(part.len()).expect("a head is some kilobytes");
+fn push_part(bytes: &mut Vec<u8>, push_part: &[u8]) {
+    let length = u32::try_from(push_part.len()).expect("a head is some kilobytes");
     bytes.extend_from_slice(&length.to_le_bytes());
-    bytes.extend_from_slice(&crc32fast::hash(part).to_le_bytes());
-    bytes.extend_from_slice(part);
+    bytes.extend_from_slice(&crc32fast::hash(push_part).to_le_bytes());
+    bytes.extend_from_slice(push_part);
 }
 
-/// A part that [`part`] wrote, and what follows.
-fn of_part(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+/// A part that [`push_part`] wrote, and what follows.
+fn read_part(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = bytes.split_first_chunk::<4>()?;
     let (sum, rest) = rest.split_first_chunk::<4>()?;
-    let (part, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
-    (crc32fast::hash(part) == u32::from_le_bytes(*sum)).then_some((part, rest))
+    let (push_part, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+    (crc32fast::hash(push_part) == u32::from_le_bytes(*sum)).then_some((push_part, rest))
 }
 
 pub(super) const SUFFIX: &str = ".batch";

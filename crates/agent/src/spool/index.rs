@@ -10,11 +10,11 @@ use tap_protocol::Batch;
 /// Waiting batches, and index data of the newest file.
 #[derive(Debug, Default)]
 pub(super) struct Index {
-    /// By number, without a gap.
+    /// Waiting batches by number, without a gap.
     items: VecDeque<Item>,
     last: Meta,
-    /// The newest file, if the manager has it and nothing newer was sealed.
-    pub kept: Option<u64>,
+    /// The newest file, if the manager has stored it and no newer batch was sealed.
+    pub confirmed_newest: Option<u64>,
     rows: u64,
     bytes: u64,
 }
@@ -23,10 +23,10 @@ pub(super) struct Index {
 #[derive(Clone, Debug)]
 pub(super) struct Item {
     pub number: u64,
-    /// Rows when it was sealed.
+    /// Number of rows when the batch was sealed.
     pub rows: u64,
-    pub is_cut: bool,
-    /// Where it can be truncated: see [`Sealed`].
+    pub is_truncated: bool,
+    /// Positions where the file can be truncated: see [`Sealed`].
     pub meta_end: u64,
     pub head: u64,
     /// Bytes on disk.
@@ -40,17 +40,24 @@ impl Item {
     }
 
     fn of(meta: &Meta, meta_end: u64, head: u64, length: u64) -> Item {
-        Item { number: meta.number, rows: meta.rows, is_cut: length <= head, meta_end, head, bytes: on_disk(length) }
+        Item {
+            number: meta.number,
+            rows: meta.rows,
+            is_truncated: length <= head,
+            meta_end,
+            head,
+            bytes: on_disk(length),
+        }
     }
 
     /// Rows not dropped.
-    fn rows_left(&self) -> u64 {
-        if self.is_cut { 0 } else { self.rows }
+    fn remaining_rows(&self) -> u64 {
+        if self.is_truncated { 0 } else { self.rows }
     }
 }
 
 impl Index {
-    /// Reads the folder. A gap, which no kill leaves, is filled with the counts of the missing batches.
+    /// Reads the folder. A gap, which a kill cannot cause, is filled with the counts of the missing batches.
     pub fn read(disk: &Disk, notes: &mut dyn FnMut(String)) -> io::Result<Index> {
         let mut index = Index::default();
         for name in disk.names("", file::SUFFIX)? {
@@ -64,11 +71,11 @@ impl Index {
                 continue;
             };
             let Some(head) = head else {
-                // The manager has it and all earlier ones.
-                for old in index.numbers().chain(index.kept) {
+                // The manager has stored this batch and all earlier ones.
+                for old in index.numbers().chain(index.confirmed_newest) {
                     disk.remove(&file::name(old))?;
                 }
-                index = Index { last: meta, kept: Some(number), ..Index::default() };
+                index = Index { last: meta, confirmed_newest: Some(number), ..Index::default() };
                 continue;
             };
             if index.last.number > 0 && number > index.last.number + 1 {
@@ -95,47 +102,47 @@ impl Index {
                 through: before.through,
                 partial: before.partial,
                 boot: next.boot.clone(),
-                moment: next.moment,
-                // Of no stream: it is rewritten when it is sent.
+                clock: next.clock,
+                // The batch belongs to no stream: the sender sets its stream and number.
                 stream: String::new(),
                 sequence: 0,
             };
-            let sealed = Sealed::new(&meta, &blank(next), true);
+            let sealed = Sealed::new(&meta, &empty_batch(next), true);
             disk.put(&file::name(number), &sealed.bytes, Durability::Yes)?;
             self.put(Item::new(&meta, &sealed), meta);
         }
         Ok(())
     }
 
-    /// A file was written: the next, or the newest again.
+    /// Adds a file that was written: the next one, or the newest one again.
     pub fn put(&mut self, item: Item, meta: Meta) {
         if self.items.back().is_some_and(|newest| newest.number == item.number)
             && let Some(newest) = self.items.pop_back()
         {
-            self.rows -= newest.rows_left();
+            self.rows -= newest.remaining_rows();
             self.bytes -= newest.bytes;
         }
-        self.rows += item.rows_left();
+        self.rows += item.remaining_rows();
         self.bytes += item.bytes;
         self.items.push_back(item);
         self.last = meta;
     }
 
-    /// The rows of a batch were dropped; returns their number.
-    pub fn cut(&mut self, number: u64) -> u64 {
-        let Some(at) = self.place(number) else { return 0 };
+    /// Notes that the rows of a batch were dropped; returns their number.
+    pub fn truncate(&mut self, number: u64) -> u64 {
+        let Some(at) = self.position(number) else { return 0 };
         let item = &mut self.items[at];
-        let (rows, bytes) = (item.rows_left(), item.bytes);
-        item.is_cut = true;
+        let (rows, bytes) = (item.remaining_rows(), item.bytes);
+        item.is_truncated = true;
         item.bytes = on_disk(item.head);
         self.rows -= rows;
         self.bytes = self.bytes - bytes + item.bytes;
         rows
     }
 
-    pub fn forget_oldest(&mut self) {
+    pub fn remove_oldest(&mut self) {
         if let Some(item) = self.items.pop_front() {
-            self.rows -= item.rows_left();
+            self.rows -= item.remaining_rows();
             self.bytes -= item.bytes;
         }
     }
@@ -145,7 +152,7 @@ impl Index {
     }
 
     pub fn get(&self, number: u64) -> Option<&Item> {
-        self.place(number).map(|at| &self.items[at])
+        self.position(number).map(|at| &self.items[at])
     }
 
     /// Numbers of the waiting batches.
@@ -154,12 +161,12 @@ impl Index {
     }
 
     pub fn has_rows(&self, number: u64) -> bool {
-        self.get(number).is_some_and(|item| item.rows_left() > 0)
+        self.get(number).is_some_and(|item| item.remaining_rows() > 0)
     }
 
     pub fn oldest_with_rows(&self) -> Option<u64> {
-        // Truncated ones are mostly at the front.
-        self.items.iter().find(|item| item.rows_left() > 0).map(|item| item.number)
+        // Truncated batches are mostly at the front.
+        self.items.iter().find(|item| item.remaining_rows() > 0).map(|item| item.number)
     }
 
     /// Index data of the newest file; all zero if there was none.
@@ -180,21 +187,21 @@ impl Index {
         self.bytes
     }
 
-    fn place(&self, number: u64) -> Option<usize> {
+    fn position(&self, number: u64) -> Option<usize> {
         let first = self.items.front()?.number;
         let at = usize::try_from(number.checked_sub(first)?).ok()?;
         (at < self.items.len()).then_some(at)
     }
 }
 
-/// An empty batch with the time of the one after it.
-fn blank(next: &Meta) -> Batch {
+/// An empty batch with the time of the next one.
+fn empty_batch(next: &Meta) -> Batch {
     Batch {
         stream: String::new(),
         sequence: 0,
         boot: next.boot.clone(),
-        zero_own_unix_ns: next.moment.zero_own_unix_ns,
-        sealed_at_ns: next.moment.at_ns,
+        zero_own_unix_ns: next.clock.zero_own_unix_ns,
+        sealed_at_ns: next.clock.at_ns,
         settings: 0,
         share: 1.0,
         gauges: tap_protocol::Gauges::default(),

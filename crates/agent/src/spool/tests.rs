@@ -37,12 +37,12 @@ fn seal(spool: &Spool, rows: u32, through: u64) {
 }
 
 /// The next batch to be sent.
-fn next(spool: &Spool) -> Option<(Waiting, Batch)> {
+fn next(spool: &Spool) -> Option<(PendingBatch, Batch)> {
     next_as(spool, false)
 }
 
-fn next_as(spool: &Spool, bare: bool) -> Option<(Waiting, Batch)> {
-    let waiting = spool.oldest(bare).unwrap()?;
+fn next_as(spool: &Spool, counts_only: bool) -> Option<(PendingBatch, Batch)> {
+    let waiting = spool.oldest(counts_only).unwrap()?;
     let mut json = Vec::new();
     std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(&*waiting.body), &mut json).unwrap();
     Some((waiting, serde_json::from_slice(&json).unwrap()))
@@ -85,16 +85,16 @@ fn beyond_the_limit_the_oldest_batches_lose_their_rows() {
     for n in 1..=12 {
         seal(&spool, 1_000, n);
     }
-    let shared = spool.usage();
-    assert_eq!(shared.batches, 12);
-    assert_eq!(shared.rows + spool.rows_dropped(), 12_000);
-    assert!(shared.rows < 12_000);
+    let usage = spool.usage();
+    assert_eq!(usage.batches, 12);
+    assert_eq!(usage.rows + spool.rows_dropped(), 12_000);
+    assert!(usage.rows < 12_000);
     let (waiting, batch) = next(&spool).unwrap();
-    assert!(waiting.is_cut && batch.rows.is_empty());
+    assert!(waiting.is_truncated && batch.rows.is_empty());
     assert_eq!((batch.losses.rows_dropped, batch.losses.records, batch.programs.len()), (1_000, 1, 1));
     drop(spool);
     let (spool, _) = open(folder.path(), 40_960);
-    assert_eq!(spool.usage(), shared);
+    assert_eq!(spool.usage(), usage);
     // Beyond the maximum the newest batch takes the new counts.
     for n in 13..=40 {
         seal(&spool, 10, n);
@@ -121,13 +121,13 @@ fn removed_spool_files_are_counted() {
     std::fs::write(files.join(file::name(3)), "something else").unwrap();
     let (spool, notes) = open(folder.path(), 1 << 20);
     assert_eq!(notes.len(), 2, "{notes:?}");
-    let mut told = Vec::new();
+    let mut sent = Vec::new();
     while let Some((waiting, batch)) = next(&spool) {
         assert_eq!(batch.sequence, waiting.sequence);
-        told.push((batch.sequence, batch.rows.len(), batch.losses.rows_dropped));
+        sent.push((batch.sequence, batch.rows.len(), batch.losses.rows_dropped));
         spool.stored(waiting.number).unwrap();
     }
-    assert_eq!(told, [(1, 1, 0), (2, 0, 5), (3, 0, 0), (4, 4, 0), (5, 5, 0)]);
+    assert_eq!(sent, [(1, 1, 0), (2, 0, 5), (3, 0, 0), (4, 4, 0), (5, 5, 0)]);
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn a_stream_resumes_or_a_new_one_starts() {
     assert_eq!(spool.resume_after(3).unwrap(), StreamFit::Continues);
     assert_eq!((next(&spool).unwrap().1.sequence, spool.stream().id == first.id), (4, true));
     // A manager that has less starts a new stream with the oldest batch here.
-    assert_eq!(spool.resume_after(1).unwrap(), StreamFit::Lacks);
+    assert_eq!(spool.resume_after(1).unwrap(), StreamFit::ManagerBehind);
     let (waiting, batch) = next(&spool).unwrap();
     assert_eq!((waiting.number, batch.sequence, batch.rows.len()), (4, 1, 4));
     assert!(batch.stream == spool.stream().id && batch.stream != first.id && spool.stream().seed == first.seed);
@@ -152,14 +152,14 @@ fn a_stream_resumes_or_a_new_one_starts() {
     assert_eq!(next(&spool).unwrap().1.sequence, 2);
     // A manager that has more than was sealed: batches found at the start may already be stored.
     assert_eq!(spool.resume_after(9).unwrap(), StreamFit::ManagerAhead(11));
-    let mut told = Vec::new();
+    let mut sent = Vec::new();
     while let Some((waiting, batch)) = next(&spool) {
-        told.push((batch.sequence, batch.rows.len(), batch.losses.rows_dropped));
+        sent.push((batch.sequence, batch.rows.len(), batch.losses.rows_dropped));
         spool.stored(waiting.number).unwrap();
     }
-    assert_eq!(told, [(1, 0, 5), (2, 0, 6), (3, 7, 0)]);
-    // No batch waits, and the manager lost some.
-    assert_eq!(spool.resume_after(2).unwrap(), StreamFit::Lacks);
+    assert_eq!(sent, [(1, 0, 5), (2, 0, 6), (3, 7, 0)]);
+    // No batch waits, and the manager has lost stored batches.
+    assert_eq!(spool.resume_after(2).unwrap(), StreamFit::ManagerBehind);
     seal(&spool, 8, 8);
     assert_eq!(next(&spool).unwrap().1.sequence, 1);
 }
@@ -184,16 +184,18 @@ fn a_rejected_batch_is_stored_aside_and_sent_as_counts() {
         seal(&spool, 2, n);
         spool.set_aside(n).unwrap();
         let (waiting, batch) = next(&spool).unwrap();
-        assert!(waiting.is_cut && batch.losses.rows_dropped == 2);
+        assert!(waiting.is_truncated && batch.losses.rows_dropped == 2);
         spool.stored(n).unwrap();
     }
     assert_eq!(spool.refused.names("", file::SUFFIX).unwrap().len(), REFUSED_MAX);
-    let aside = Whole::read(std::fs::read(spool.refused().join(file::name(25))).unwrap()).unwrap();
-    assert_eq!(aside.batch().unwrap().rows.len(), 2);
+    let rejected = SpoolFile::read(std::fs::read(spool.refused().join(file::name(25))).unwrap()).unwrap();
+    assert_eq!(rejected.batch().unwrap().rows.len(), 2);
     // If even that is rejected, the batch is sent with counts only.
     seal(&spool, 0, 26);
-    let bare = next_as(&spool, true).unwrap().1;
-    assert!(bare.programs.is_empty() && bare.gauges == Gauges::default() && bare.losses.records == 1);
+    let counts_only = next_as(&spool, true).unwrap().1;
+    assert!(
+        counts_only.programs.is_empty() && counts_only.gauges == Gauges::default() && counts_only.losses.records == 1
+    );
 }
 
 #[test]
@@ -217,13 +219,13 @@ fn on_a_full_disk_the_oldest_rows_are_dropped() {
 fn waiting_for_a_batch_ends_with_a_batch_or_at_shutdown() {
     let folder = tempfile::tempdir().unwrap();
     let spool = std::sync::Arc::new(open(folder.path(), 1 << 20).0);
-    let hour = Duration::from_secs(3_600);
+    let one_hour = Duration::from_secs(3_600);
     let waits = {
         let spool = spool.clone();
-        std::thread::spawn(move || (spool.wait_for_batch(hour), spool.pause(hour)))
+        std::thread::spawn(move || (spool.wait_for_batch(one_hour), spool.pause(one_hour)))
     };
     seal(&spool, 1, 1);
     spool.end();
-    let (_, goes_on) = waits.join().unwrap();
-    assert!(!goes_on && !spool.wait_for_batch(hour));
+    let (_, continues) = waits.join().unwrap();
+    assert!(!continues && !spool.wait_for_batch(one_hour));
 }

@@ -9,21 +9,21 @@ use std::time::Duration;
 
 use flate2::read::GzDecoder;
 use stats::Rng;
-use tap::event::{Caveats, Closed, Event, Opened, Origin, Role, Run, What};
-use tap::standing::{Entry, Standing};
+use tap::daemon_state::{DaemonState, Entry};
+use tap::event::{Caveats, Closed, Event, EventKind, Opened, Origin, Role, Run};
 use units::Timestamp;
 
-use crate::clock::{Moment, Time, Zero};
+use crate::clock::{ClockReading, ClockZero, Time};
 use crate::disk::crash_point::CrashPoint;
 use crate::link::{Link, RequestError};
 use crate::recorder::Source;
-use tap_protocol::{Batch, Hello, Losses, ROWS_MAX, Refusal, Settings, Stored, Welcome, Why};
+use tap_protocol::{Batch, Hello, Losses, ROWS_MAX, Refusal, RefusalReason, Settings, Stored, Welcome};
 
-/// Everything that survives an agent.
+/// The state that survives an agent: rings, clock, manager and data folder.
 #[derive(Clone)]
 pub struct World {
-    atoms: Arc<Vec<Entry>>,
-    /// Events that exist by now, in atoms.
+    entries: Arc<Vec<Entry>>,
+    /// Events that exist by now, in entries.
     pub limit: Arc<AtomicU64>,
     /// The rings' tails.
     tail: Arc<AtomicU64>,
@@ -32,21 +32,21 @@ pub struct World {
     pub data: PathBuf,
     pub boot: String,
     pub spool_bytes: u64,
-    /// How often the disk is full, in tenths.
+    /// Share of steps at which the disk is full, in tenths.
     pub full_share: u64,
-    /// Whether an agent that ends leaves waiting rows to the next.
-    pub leaves_the_rest: bool,
+    /// Whether an agent that ends leaves its waiting rows to the next agent.
+    pub leaves_waiting_rows: bool,
     /// Removed with the last user.
     folder: Arc<tempfile::TempDir>,
 }
 
 impl World {
-    /// A world in which nothing has happened.
-    pub fn new(atoms: Vec<Entry>) -> World {
+    /// The initial state, in which no event was read.
+    pub fn new(entries: Vec<Entry>) -> World {
         let folder = Arc::new(tempfile::tempdir().unwrap());
-        let limit = atoms.len() as u64;
+        let limit = entries.len() as u64;
         World {
-            atoms: Arc::new(atoms),
+            entries: Arc::new(entries),
             limit: Arc::new(AtomicU64::new(limit)),
             tail: Arc::default(),
             time: Arc::default(),
@@ -55,23 +55,23 @@ impl World {
             boot: "first".into(),
             spool_bytes: 256 << 20,
             full_share: 0,
-            leaves_the_rest: false,
+            leaves_waiting_rows: false,
             folder,
         }
     }
 
-    /// The same events in another world in which nothing has happened.
-    pub fn again(&self) -> World {
-        World::new(self.atoms.to_vec())
+    /// A new initial state with the same events.
+    pub fn fresh_copy(&self) -> World {
+        World::new(self.entries.to_vec())
     }
 
-    /// The rings are lost; new rings have the events up to this atom.
-    pub fn has_new_rings(&self, limit: u64) {
+    /// The rings are lost; new rings have the events up to this entry.
+    pub fn replace_rings(&self, limit: u64) {
         self.tail.store(self.limit.swap(limit, Ordering::SeqCst), Ordering::SeqCst);
     }
 
-    /// Another agent has read these rings up to this atom.
-    pub fn has_rings_of(&self, tail: u64) {
+    /// Another agent has read these rings up to this entry.
+    pub fn set_tail(&self, tail: u64) {
         self.tail.store(tail, Ordering::SeqCst);
     }
 
@@ -82,7 +82,7 @@ impl World {
     }
 }
 
-/// The rings of a world, as one agent reads them. A round returns one atom.
+/// The rings of a world, as one agent reads them. A round returns one entry.
 pub struct Ring {
     pub world: World,
     pub crash_point: CrashPoint,
@@ -90,43 +90,43 @@ pub struct Ring {
 
 impl Ring {
     /// Whether everything was read, and some time has passed since.
-    pub fn is_over(&self, standing: &Standing) -> bool {
-        self.position(standing) >= self.world.limit.load(Ordering::SeqCst)
+    pub fn is_over(&self, tap_state: &DaemonState) -> bool {
+        self.position(tap_state) >= self.world.limit.load(Ordering::SeqCst)
     }
 
-    /// As in a ring reader: the journal's position counts if it is further than the tails.
-    fn position(&self, standing: &Standing) -> u64 {
-        let told =
-            standing.images().find(|(image, ..)| *image == BEACON).map_or(0, |(_, _, at)| at.as_nanos() / ATOM_NS);
-        told.max(self.world.tail.load(Ordering::SeqCst))
+    /// The journal's position, or the rings' tails if they are further, as in a ring reader.
+    fn position(&self, tap_state: &DaemonState) -> u64 {
+        let journaled =
+            tap_state.images().find(|(image, ..)| *image == BEACON).map_or(0, |(_, _, at)| at.as_nanos() / ENTRY_NS);
+        journaled.max(self.world.tail.load(Ordering::SeqCst))
     }
 }
 
 impl Source for Ring {
-    fn round(&mut self, standing: &Standing) -> Option<Entry> {
-        let position = self.position(standing);
+    fn round(&mut self, tap_state: &DaemonState) -> Option<Entry> {
+        let position = self.position(tap_state);
         if position >= self.world.limit.load(Ordering::SeqCst) {
             return None;
         }
-        self.world.time.fetch_max((position + 1) * ATOM_NS + 1, Ordering::SeqCst);
-        Some(self.world.atoms[usize::try_from(position).unwrap()].clone())
+        self.world.time.fetch_max((position + 1) * ENTRY_NS + 1, Ordering::SeqCst);
+        Some(self.world.entries[usize::try_from(position).unwrap()].clone())
     }
 
     fn commit(&mut self, entry: &Entry) {
         if self.crash_point.step().is_ok() {
-            let at = entry.settle_until.unwrap().as_nanos() / ATOM_NS;
-            assert!(self.world.tail.fetch_max(at, Ordering::SeqCst) < at, "nothing is read twice by one that lives");
+            let at = entry.settle_until.unwrap().as_nanos() / ENTRY_NS;
+            assert!(self.world.tail.fetch_max(at, Ordering::SeqCst) < at, "a running agent reads no entry twice");
         }
     }
 }
 
-/// Time advances with each read atom, and a little with each call.
+/// Time advances with each read entry, and a little with each call.
 #[derive(Clone)]
 pub struct TestTime(pub Arc<AtomicU64>);
 
 impl Time for TestTime {
-    fn now(&self) -> Moment {
-        Moment {
+    fn now(&self) -> ClockReading {
+        ClockReading {
             at_ns: self.0.fetch_add(1_000, Ordering::SeqCst),
             zero_own_unix_ns: 1_700_000_000_000_000_000,
             suspended_ns: 0,
@@ -138,22 +138,22 @@ impl Time for TestTime {
 #[derive(Clone, Debug, Default)]
 pub struct Manager {
     pub streams: HashMap<String, u64>,
-    /// As JSON.
+    /// Rows as JSON.
     pub rows: Vec<String>,
     pub losses: Losses,
     /// Processes seen, unseen, and connections, by program name.
     pub programs: BTreeMap<String, (u64, u64, u64)>,
     pub boots: BTreeSet<String>,
     /// Settings versions that batches were selected under.
-    pub gone_by: HashSet<u64>,
-    /// From this number of batches on.
+    pub settings_used: HashSet<u64>,
+    /// New settings, each from this number of batches on.
     pub new_settings: Vec<(u64, Settings)>,
     /// Batch numbers that are rejected unless they are empty.
-    pub poison: Vec<u64>,
+    pub rejected: Vec<u64>,
     /// Batch numbers that are also rejected if they have programs.
-    pub takes_bare_ones_only: Vec<u64>,
-    pub away: bool,
-    pub lost_answers: u64,
+    pub rejected_with_programs: Vec<u64>,
+    pub is_unreachable: bool,
+    pub lost_responses: u64,
     batches: u64,
     failing: Option<Rng>,
     /// The first body sent under each number.
@@ -162,7 +162,7 @@ pub struct Manager {
 
 impl Manager {
     /// Makes one request in four fail from now on.
-    pub fn fails(&mut self, seed: u64) {
+    pub fn fail_randomly(&mut self, seed: u64) {
         self.failing = Some(Rng::new(seed, 2));
     }
 
@@ -173,20 +173,20 @@ impl Manager {
         rows
     }
 
-    pub fn is_without_doubles(&self) -> bool {
+    pub fn has_no_duplicates(&self) -> bool {
         self.rows.iter().collect::<HashSet<_>>().len() == self.rows.len()
     }
 
     /// Restores an older state, without the last half of its rows; returns their number.
-    pub fn goes_back(&mut self) -> usize {
+    pub fn restore_older_state(&mut self) -> usize {
         let lost = self.rows.len() / 2;
         self.rows.truncate(self.rows.len() - lost);
         self.streams.values_mut().for_each(|through| *through /= 2);
         lost
     }
 
-    /// Forgets the contents of its streams.
-    pub fn forgets_rows(&mut self) {
+    /// Forgets the rows, but not the positions of the streams.
+    pub fn forget_rows(&mut self) {
         self.rows.clear();
     }
 
@@ -199,7 +199,7 @@ impl Manager {
         self.failing.as_mut().is_some_and(|random| random.below(of) == 0)
     }
 
-    fn take(&mut self, batch: Batch) -> Result<Stored, RequestError> {
+    fn accept(&mut self, batch: Batch) -> Result<Stored, RequestError> {
         let through = self.streams.get(&batch.stream).copied().unwrap_or(0);
         let refused = |error, stored_through| {
             let message = String::new();
@@ -208,22 +208,25 @@ impl Manager {
         if batch.sequence <= through {
             let is_same =
                 self.sent.get(&(batch.stream.clone(), batch.sequence)).is_some_and(|first| first.rows == batch.rows);
-            return refused(if is_same { Why::AlreadyStored } else { Why::Conflict }, Some(through));
+            return refused(
+                if is_same { RefusalReason::AlreadyStored } else { RefusalReason::Conflict },
+                Some(through),
+            );
         }
         if batch.sequence > through + 1 {
-            return refused(Why::SequenceGap, Some(through));
+            return refused(RefusalReason::SequenceGap, Some(through));
         }
         check(&batch);
-        if self.poison.contains(&batch.sequence) && !batch.rows.is_empty()
-            || self.takes_bare_ones_only.contains(&batch.sequence)
+        if self.rejected.contains(&batch.sequence) && !batch.rows.is_empty()
+            || self.rejected_with_programs.contains(&batch.sequence)
                 && (!batch.programs.is_empty() || batch.gauges.processes > 0)
         {
-            return refused(Why::InvalidValue, None);
+            return refused(RefusalReason::InvalidValue, None);
         }
         self.streams.insert(batch.stream.clone(), batch.sequence);
         self.batches += 1;
         self.boots.insert(batch.boot.clone());
-        self.gone_by.insert(batch.settings);
+        self.settings_used.insert(batch.settings);
         self.rows.extend(batch.rows.iter().map(|row| serde_json::to_string(row).unwrap()));
         self.losses.records += batch.losses.records;
         self.losses.rows_dropped += batch.losses.rows_dropped;
@@ -246,7 +249,10 @@ impl Manager {
 /// Checks the invariants of each batch.
 fn check(batch: &Batch) {
     assert!(batch.rows.len() <= ROWS_MAX && batch.stream.len() == 32 && !batch.boot.is_empty());
-    assert!(batch.rows.iter().all(|row| row.ended_at_ns() <= batch.sealed_at_ns), "a row ends before it is sealed");
+    assert!(
+        batch.rows.iter().all(|row| row.ended_at_ns() <= batch.sealed_at_ns),
+        "each row ends before its batch is sealed"
+    );
 }
 
 /// An agent's connection to the manager.
@@ -256,25 +262,28 @@ pub struct ScriptLink {
 }
 
 impl ScriptLink {
-    fn ask<T>(&mut self, answer: impl FnOnce(&mut Manager) -> Result<T, RequestError>) -> Result<T, RequestError> {
-        let away = || Err(RequestError::Away("gone".into(), None));
+    fn request<T>(
+        &mut self,
+        response: impl FnOnce(&mut Manager) -> Result<T, RequestError>,
+    ) -> Result<T, RequestError> {
+        let unreachable = || Err(RequestError::Unreachable("gone".into(), None));
         let mut manager = self.manager.lock().unwrap();
-        if self.crash_point.step().is_err() || manager.away || manager.is_failing(8) {
-            return away();
+        if self.crash_point.step().is_err() || manager.is_unreachable || manager.is_failing(8) {
+            return unreachable();
         }
-        let answer = answer(&mut manager);
+        let response = response(&mut manager);
         // Killed, or disconnected, between the manager's processing and the response.
         if self.crash_point.step().is_err() || manager.is_failing(8) {
-            manager.lost_answers += 1;
-            return away();
+            manager.lost_responses += 1;
+            return unreachable();
         }
-        answer
+        response
     }
 }
 
 impl Link for ScriptLink {
     fn hello(&mut self, hello: &Hello) -> Result<Welcome, RequestError> {
-        self.ask(|manager| {
+        self.request(|manager| {
             Ok(Welcome {
                 stored_through: manager.streams.get(&hello.stream).copied().unwrap_or(0),
                 settings: manager.settings(),
@@ -284,23 +293,23 @@ impl Link for ScriptLink {
         })
     }
 
-    fn batch(&mut self, body: &[u8], _: Option<Zero>) -> Result<Stored, RequestError> {
+    fn batch(&mut self, body: &[u8], _: Option<ClockZero>) -> Result<Stored, RequestError> {
         let mut json = Vec::new();
         GzDecoder::new(body).read_to_end(&mut json).unwrap();
         let batch: Batch = serde_json::from_slice(&json).unwrap();
-        self.ask(|manager| {
+        self.request(|manager| {
             // A sealed batch never changes: its rows are all unchanged, or were dropped and counted.
             let first = manager.sent.entry((batch.stream.clone(), batch.sequence)).or_insert_with(|| batch.clone());
             let lost = first.rows.len().saturating_sub(batch.rows.len()) as u64;
             assert_eq!(batch.losses.rows_dropped, first.losses.rows_dropped + lost);
             assert!(batch.rows.is_empty() || batch.rows == first.rows);
-            manager.take(batch)
+            manager.accept(batch)
         })
     }
 }
 
-/// Random events of some programs, in this number of atoms.
-pub fn atoms(seed: u64, count: u64) -> Vec<Entry> {
+/// Random events of some programs, in this number of entries.
+pub fn entries(seed: u64, count: u64) -> Vec<Entry> {
     let mut script = Script {
         random: Rng::new(seed, 3),
         next_image: BEACON + 1,
@@ -310,7 +319,7 @@ pub fn atoms(seed: u64, count: u64) -> Vec<Entry> {
         at_ns: 0,
         events: Vec::new(),
     };
-    (0..count).map(|number| script.atom(number)).collect()
+    (0..count).map(|number| script.entry(number)).collect()
 }
 
 struct Script {
@@ -324,9 +333,9 @@ struct Script {
 }
 
 impl Script {
-    fn atom(&mut self, number: u64) -> Entry {
-        self.at_ns = number * ATOM_NS + 1;
-        let mut gone = Vec::new();
+    fn entry(&mut self, number: u64) -> Entry {
+        self.at_ns = number * ENTRY_NS + 1;
+        let mut ended_images = Vec::new();
         // Sometimes more than a batch can hold.
         let steps = if self.random.below(40) == 0 { 400 } else { self.random.below(30) };
         for _ in 0..steps {
@@ -335,14 +344,19 @@ impl Script {
                 3..30 => self.connect(),
                 30..80 => self.exchange(),
                 80..97 => self.close(),
-                97 if number.is_multiple_of(7) => gone.extend(self.leave()),
-                _ => self.tell(0, What::Lost { records: 3 }),
+                97 if number.is_multiple_of(7) => ended_images.extend(self.end_image()),
+                _ => self.push(0, EventKind::Lost { records: 3 }),
             }
         }
-        self.at_ns = (number + 1) * ATOM_NS;
+        self.at_ns = (number + 1) * ENTRY_NS;
         let at = Timestamp::from_nanos(self.at_ns);
-        self.tell(BEACON, What::Polled { at, blocked: Duration::ZERO, calls: 1 });
-        Entry { events: std::mem::take(&mut self.events), settle_until: Some(at), gone, ..Entry::default() }
+        self.push(BEACON, EventKind::Polled { at, blocked: Duration::ZERO, calls: 1 });
+        Entry {
+            events: std::mem::take(&mut self.events),
+            settle_until: Some(at),
+            ended_images: ended_images,
+            ..Entry::default()
+        }
     }
 
     fn load(&mut self) {
@@ -351,7 +365,7 @@ impl Script {
         self.images.push(image);
         let program = ["one", "two", "three"][image as usize % 3].to_owned();
         let at = self.now();
-        self.tell(image, What::Loaded { at, parent_pid: 1, program });
+        self.push(image, EventKind::Loaded { at, parent_pid: 1, program });
     }
 
     fn connect(&mut self) {
@@ -364,17 +378,17 @@ impl Script {
         let peer = if connection.is_multiple_of(2) { "192.0.2.7:443" } else { "[2001:db8::7]:80" }.parse().unwrap();
         let opened =
             Opened { connection, at, role: Role::Connected, local, peer, nonblocking: false, inherited: false };
-        self.tell(image, What::Opened(opened));
+        self.push(image, EventKind::Opened(opened));
     }
 
     fn exchange(&mut self) {
         let Some((image, connection)) = self.any_open() else { return };
         let sent = self.run(connection);
-        self.tell(image, What::Sent(sent));
+        self.push(image, EventKind::Sent(sent));
         // Some requests have no response for a long time.
         if self.random.below(5) > 0 {
             let received = self.run(connection);
-            self.tell(image, What::Received(received));
+            self.push(image, EventKind::Received(received));
         }
     }
 
@@ -385,13 +399,19 @@ impl Script {
         let at = usize::try_from(self.random.below(self.open.len() as u64)).unwrap();
         let (image, connection) = self.open.swap_remove(at);
         let begin = self.now();
-        self.tell(
+        self.push(
             image,
-            What::Closed(Closed { connection, begin, tcp_counts: None, caveats: Caveats::default(), forks: [0; 2] }),
+            EventKind::Closed(Closed {
+                connection,
+                begin,
+                tcp_counts: None,
+                caveats: Caveats::default(),
+                forks: [0; 2],
+            }),
         );
     }
 
-    fn leave(&mut self) -> Option<u32> {
+    fn end_image(&mut self) -> Option<u32> {
         let image = self.any_image()?;
         self.images.retain(|other| *other != image);
         self.open.retain(|(other, _)| *other != image);
@@ -427,18 +447,18 @@ impl Script {
         self.open.get(usize::try_from(at).unwrap()).copied()
     }
 
-    /// Each event has another time.
+    /// The next time: each event has a different one.
     fn now(&mut self) -> Timestamp {
         self.at_ns += 1_000;
         Timestamp::from_nanos(self.at_ns)
     }
 
-    fn tell(&mut self, image: u32, what: What) {
+    fn push(&mut self, image: u32, what: EventKind) {
         self.events.push(Event { origin: Origin { image, pid: image + 100, tid: image + 100, space: 1 }, what });
     }
 }
 
-/// An image that reports something in each atom: it shows a restarted reader its position in the journal.
+/// An image with an event in each entry: its latest event gives a restarted reader the position in the journal.
 const BEACON: u32 = 1;
-/// Time between two atoms.
-const ATOM_NS: u64 = 300_000_000;
+/// Time between two entries.
+const ENTRY_NS: u64 = 300_000_000;

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use ::http1::chunked::ByClient;
 use ::http1::response::{self as head, HEAD_BYTES_MAX};
 use ::http1::{Between, Body, Chunked, Reason, RequestMethod, Step};
-use polymix::{Checker, Content, ReadDirective, CheckedResponse};
+use polymix::{CheckedResponse, Checker, Content, ReadDirective};
 use schema::Method;
 
 /// The parser of one response. [`Response::reset`] prepares it for the next one and keeps its buffers.

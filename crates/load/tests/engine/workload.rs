@@ -135,7 +135,8 @@ impl Origin {
         let coding = if variant == Variant::Gzip { "Content-Encoding: gzip\r\n" } else { "" };
         let length = if not_modified { String::new() } else { format!("Content-Length: {}\r\n", body.length()) };
         let stamped = String::from_utf8(stamped).unwrap();
-        let mut reply = format!("HTTP/1.1 {status}\r\n{IDENTITY_FIELD}: {stamped}\r\n{coding}{length}{close}\r\n").into_bytes();
+        let mut reply =
+            format!("HTTP/1.1 {status}\r\n{IDENTITY_FIELD}: {stamped}\r\n{coding}{length}{close}\r\n").into_bytes();
         if !not_modified && received.method() != "HEAD" {
             let mut at = 0;
             while at < body.length() {

@@ -13,7 +13,7 @@ pub struct Event {
     /// Identifier of the event, the same for each delivery: the index's own name and the event's number.
     #[serde(default)]
     pub id: String,
-    /// Its number in this index; it rises.
+    /// Number of the event in this index; rises with each event.
     #[serde(default)]
     pub number: i64,
     /// The end of the evaluated minute, s since 1970; for a changed rule, the time of the change.
@@ -26,7 +26,7 @@ pub struct Event {
     pub subject: String,
     /// The metric of the rule.
     pub metric: Metric,
-    /// Its value: ns, a share, a number or seconds, depending on the metric.
+    /// Value of the metric: ns, a share, a number or seconds, depending on the metric.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub value: Option<f64>,
     /// The value in words.
@@ -90,8 +90,8 @@ impl Event {
         let (event, why) = match turn {
             Transition::Fires => (EventKind::Firing, String::new()),
             Transition::LostData => (EventKind::NoData, "firing, and no data now".to_owned()),
-            Transition::Ends if now.value.is_some() => (EventKind::Resolved, String::new()),
-            Transition::Ends => (EventKind::Resolved, "resolved: no data for a day".to_owned()),
+            Transition::Resolves if now.value.is_some() => (EventKind::Resolved, String::new()),
+            Transition::Resolves => (EventKind::Resolved, "resolved: no data for a day".to_owned()),
         };
         let mut found = Event::about(rule, subject, event, now.at_s);
         found.value = now.value;
@@ -101,8 +101,8 @@ impl Event {
         let value = found.value_text.as_deref().unwrap_or_default();
         let way = if limits.below { "below" } else { "above" };
         let how = match event {
-            EventKind::Firing => format!("{} of {scope} is {value}, {way} {}", words(rule), rule.threshold),
-            _ if why.is_empty() => format!("resolved: {} of {scope} is {value}", words(rule)),
+            EventKind::Firing => format!("{} of {scope} is {value}, {way} {}", describe_metric(rule), rule.threshold),
+            _ if why.is_empty() => format!("resolved: {} of {scope} is {value}", describe_metric(rule)),
             _ => format!("{scope}: {why}"),
         };
         found.text = report::figures::plain(&format!("{}: {how}", rule.name));
@@ -110,7 +110,7 @@ impl Event {
     }
 
     /// The event of a rule that was removed or changed: its alert is resolved.
-    pub(super) fn ended(rule: &Rule, subject: &str, instance: &Instance, at_s: u64, why: &str) -> Event {
+    pub(super) fn resolved(rule: &Rule, subject: &str, instance: &Instance, at_s: u64, why: &str) -> Event {
         let mut found = Event::about(rule, subject, EventKind::Resolved, at_s);
         found.since_s = instance.firing_since_s.unwrap_or(at_s);
         found.text = report::figures::plain(&format!("{}: resolved for {}: {why}", rule.name, found.scope()));
@@ -118,8 +118,9 @@ impl Event {
     }
 
     fn about(rule: &Rule, subject: &str, event: EventKind, at_s: u64) -> Event {
-        let by = rule.apart();
-        let own = |of: By, typed: &Option<String>| if by == of { Some(subject.to_owned()) } else { typed.clone() };
+        let by = rule.grouping();
+        let subject_or_typed =
+            |of: By, typed: &Option<String>| if by == of { Some(subject.to_owned()) } else { typed.clone() };
         Event {
             id: String::new(),
             number: 0,
@@ -133,10 +134,10 @@ impl Event {
             threshold: rule.threshold.clone(),
             since_s: at_s,
             text: String::new(),
-            agent: own(By::Agent, &rule.agent),
-            group: own(By::Group, &rule.group),
-            program: own(By::Program, &rule.program),
-            peer: own(By::Peer, &rule.peer),
+            agent: subject_or_typed(By::Agent, &rule.agent),
+            group: subject_or_typed(By::Group, &rule.group),
+            program: subject_or_typed(By::Program, &rule.program),
+            peer: subject_or_typed(By::Peer, &rule.peer),
             side: rule.side,
         }
     }
@@ -154,7 +155,7 @@ impl Event {
 }
 
 /// The metric in words.
-fn words(rule: &Rule) -> String {
+fn describe_metric(rule: &Rule) -> String {
     let over = &rule.over;
     match rule.metric {
         Metric::ResponseP50 => format!("median response time over {over}"),
@@ -171,7 +172,7 @@ fn words(rule: &Rule) -> String {
 }
 
 /// Stores events for delivery.
-pub(super) fn keep(change: &Transaction<'_>, events: &[Event]) -> rusqlite::Result<()> {
+pub(super) fn store(change: &Transaction<'_>, events: &[Event]) -> rusqlite::Result<()> {
     for event in events {
         let body = serde_json::to_string(event).unwrap_or_default();
         change.prepare_cached("INSERT INTO alert_log (at, name, event, body) VALUES (?1, ?2, ?3, ?4)")?.execute(
@@ -203,10 +204,10 @@ pub(super) fn read(index: &Connection, which: &str, parameter: i64, limit: usize
     ))?;
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let rows = query.query_map(params![parameter, limit], |row| {
-        let (number, body, own): (i64, String, Option<String>) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        let (number, body, subject_or_typed): (i64, String, Option<String>) = (row.get(0)?, row.get(1)?, row.get(2)?);
         let event = serde_json::from_str::<Event>(&body)
             .map_err(|error| rusqlite::Error::FromSqlConversionFailure(1, rusqlite::types::Type::Text, error.into()))?;
-        Ok(Event { id: format!("{}-{number}", own.unwrap_or_default()), number, ..event })
+        Ok(Event { id: format!("{}-{number}", subject_or_typed.unwrap_or_default()), number, ..event })
     })?;
     rows.collect()
 }

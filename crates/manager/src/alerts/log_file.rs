@@ -38,7 +38,7 @@ impl LogFile {
         let mut file = file.map_err(|source| failed("open", source))?;
         // Ends a line that a full disk cut short, so that the next line is readable.
         let length = file.metadata().map_err(|source| failed("fstat", source))?.len();
-        let mut lines = if ends_whole(&self.path, length) { String::new() } else { "\n".to_owned() };
+        let mut lines = if ends_with_a_complete_line(&self.path, length) { String::new() } else { "\n".to_owned() };
         for event in events {
             lines.push_str(&serde_json::to_string(event).unwrap_or_default());
             lines.push('\n');
@@ -60,7 +60,7 @@ impl LogFile {
 }
 
 /// Whether the file's last byte ends a line.
-fn ends_whole(path: &Path, length: u64) -> bool {
+fn ends_with_a_complete_line(path: &Path, length: u64) -> bool {
     let mut last = [b'\n'];
     let read = fs::File::open(path).and_then(|file| file.read_at(&mut last, length.saturating_sub(1)));
     length == 0 || read.is_err() || last[0] == b'\n'

@@ -12,7 +12,7 @@ use tap_protocol::is_name;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rule {
-    /// Its name: as those of agents, 1 to 63 of `a-z`, `0-9`, `-`, `.`, `_`.
+    /// Name of the rule, as of agents: 1 to 63 of `a-z`, `0-9`, `-`, `.`, `_`.
     pub name: String,
     /// The metric.
     pub metric: Metric,
@@ -103,7 +103,7 @@ impl Metric {
         }
     }
 
-    /// Its name in a rule.
+    /// Name of the metric in a rule.
     pub const fn name(self) -> &'static str {
         match self {
             Metric::ResponseP50 => "response_p50",
@@ -177,9 +177,9 @@ impl Rule {
     /// Parses the rule.
     ///
     /// # Errors
-    /// A sentence that says what is wrong and what is expected.
+    /// A sentence with the problem and what is expected.
     pub(super) fn limits(&self) -> Result<Limits, String> {
-        let told = |field: &str, error: String| format!("{field}: {}", report::figures::plain(&error));
+        let with_field = |field: &str, error: String| format!("{field}: {}", report::figures::plain(&error));
         if !is_name(&self.name) {
             return Err("name: expected 1 to 63 of a-z, 0-9, -, ., _, the first a letter or digit".to_owned());
         }
@@ -188,9 +188,9 @@ impl Rule {
             return Err("a text of the rule is too long: at most 255 bytes expected".to_owned());
         }
         let below = self.metric.is_below();
-        let threshold = self.metric.amount(&self.threshold).map_err(|error| told("threshold", error))?;
+        let threshold = self.metric.amount(&self.threshold).map_err(|error| with_field("threshold", error))?;
         let ends_at = match &self.ends_at {
-            Some(typed) => self.metric.amount(typed).map_err(|error| told("ends_at", error))?,
+            Some(typed) => self.metric.amount(typed).map_err(|error| with_field("ends_at", error))?,
             None => threshold,
         };
         if (below && ends_at < threshold) || (!below && ends_at > threshold) {
@@ -198,7 +198,7 @@ impl Rule {
             return Err(format!("ends_at must be better than the threshold: {side} it"));
         }
         let seconds = |field: &str, typed: &str| -> Result<u64, String> {
-            let whole = duration(typed).map_err(|error| told(field, error))?.as_secs();
+            let whole = duration(typed).map_err(|error| with_field(field, error))?.as_secs();
             if whole > DAY_S { Err(format!("{field}: at most 24h")) } else { Ok(whole) }
         };
         let over_s = seconds("over", &self.over)?;
@@ -220,7 +220,7 @@ impl Rule {
     }
 
     /// What it evaluates separately.
-    pub(super) fn apart(&self) -> By {
+    pub(super) fn grouping(&self) -> By {
         if self.metric.is_of_agents() { By::Agent } else { self.by }
     }
 }
@@ -259,9 +259,9 @@ mod tests {
             r#"{"name":"slow","metric":"response_p99","threshold":"250ms","over":"5m","for":"3m","min_attempts":100,
                 "ends_at":"200ms","ends_after":"10m","by":"agent","group":"shops"}"#,
         );
-        let wanted =
+        let expected =
             Limits { below: false, threshold: 250e6, ends_at: 200e6, over_s: 300, hold_s: 180, ends_after_s: 600 };
-        assert_eq!(limits, Ok(wanted));
+        assert_eq!(limits, Ok(expected));
         let limits = rule(r#"{"name":"down","metric":"availability","threshold":"99%"}"#).unwrap();
         assert!(limits.is_bad(0.98) && !limits.is_bad(0.99) && limits.is_good(0.99) && !limits.is_good(0.98));
         let limits = rule(r#"{"name":"idle","metric":"attempts","threshold":"10","ends_at":"20"}"#).unwrap();

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::events::{self, Event};
 use super::rule::Rule;
 use super::state_machine::{Instance, State, step};
-use super::values::{LossHistory, Moment, values};
+use super::values::{EvaluationTime, LossHistory, values};
 use super::{RULES_MAX, SUBJECTS_MAX};
 
 /// Why a rule was not stored.
@@ -45,9 +45,9 @@ pub struct Alert {
 /// What a rule evaluates separately: an agent, program, peer or group.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Subject {
-    /// Its name; empty if the rule covers everything together, or if it is unknown.
+    /// Name of the subject; empty if the rule covers everything together, or if the name is unknown.
     pub subject: String,
-    /// Its state.
+    /// State of the subject.
     #[serde(flatten)]
     pub instance: Instance,
     /// The value in words.
@@ -90,10 +90,10 @@ pub fn put(change: &Transaction<'_>, rule: &Rule, now_s: u64) -> Result<(), Aler
             }
         }
     }
-    let standing = serde_json::to_string(&RuleState::default()).unwrap_or_default();
+    let state = serde_json::to_string(&RuleState::default()).unwrap_or_default();
     change.execute(
         "INSERT OR REPLACE INTO alerts (name, rule, standing) VALUES (?1, ?2, ?3)",
-        params![rule.name, text, standing],
+        params![rule.name, text, state],
     )?;
     Ok(())
 }
@@ -109,11 +109,11 @@ pub fn remove(change: &Transaction<'_>, name: &str, now_s: u64) -> Result<bool, 
 
 fn end(change: &Transaction<'_>, name: &str, now_s: u64, why: &str) -> rusqlite::Result<()> {
     let known = rows(change)?.into_iter().find(|row| row.rule.name == name);
-    let Some(Row { rule, standing, .. }) = known else { return Ok(()) };
-    let firing = standing.subjects.iter().filter(|(_, instance)| instance.firing_since_s.is_some());
-    let ended: Vec<Event> =
-        firing.map(|(subject, instance)| Event::ended(&rule, subject, instance, now_s, why)).collect();
-    events::keep(change, &ended)
+    let Some(Row { rule, state, .. }) = known else { return Ok(()) };
+    let firing = state.subjects.iter().filter(|(_, instance)| instance.firing_since_s.is_some());
+    let resolved: Vec<Event> =
+        firing.map(|(subject, instance)| Event::resolved(&rule, subject, instance, now_s, why)).collect();
+    events::store(change, &resolved)
 }
 
 /// All rules and their states, by name.
@@ -122,13 +122,13 @@ fn end(change: &Transaction<'_>, name: &str, now_s: u64, why: &str) -> rusqlite:
 /// SQLite's.
 pub fn list(index: &Connection) -> rusqlite::Result<Vec<Alert>> {
     let listed = |row: Row| {
-        let Row { rule, standing, .. } = row;
-        let mut subjects: Vec<(String, Instance)> = standing.subjects.into_iter().collect();
+        let Row { rule, state, .. } = row;
+        let mut subjects: Vec<(String, Instance)> = state.subjects.into_iter().collect();
         let total = subjects.len();
         // An alert that fired and has no data now is not resolved.
         let weight =
             |instance: &Instance| if instance.firing_since_s.is_some() { State::Firing } else { instance.state };
-        let state = subjects.iter().map(|(_, instance)| weight(instance)).max().unwrap_or_default();
+        let worst = subjects.iter().map(|(_, instance)| weight(instance)).max().unwrap_or_default();
         subjects.sort_by(|(a, x), (b, y)| weight(y).cmp(&weight(x)).then_with(|| a.cmp(b)));
         subjects.truncate(LISTED_MAX);
         let subject = |(subject, instance): (String, Instance)| Subject {
@@ -137,9 +137,9 @@ pub fn list(index: &Connection) -> rusqlite::Result<Vec<Alert>> {
             instance,
         };
         Alert {
-            state,
-            evaluated_s: (standing.evaluated_s > 0).then_some(standing.evaluated_s),
-            trouble: standing.trouble,
+            state: worst,
+            evaluated_s: (state.evaluated_s > 0).then_some(state.evaluated_s),
+            trouble: state.trouble,
             subjects_left_out: (total - subjects.len()) as u64,
             subjects: subjects.into_iter().map(subject).collect(),
             rule,
@@ -150,9 +150,9 @@ pub fn list(index: &Connection) -> rusqlite::Result<Vec<Alert>> {
 
 struct Row {
     rule: Rule,
-    /// A row of the index.
+    /// The rule as stored in the index.
     text: String,
-    standing: RuleState,
+    state: RuleState,
 }
 
 fn rows(index: &Connection) -> rusqlite::Result<Vec<Row>> {
@@ -163,10 +163,10 @@ fn rows(index: &Connection) -> rusqlite::Result<Vec<Row>> {
     };
     texts
         .map(|texts| {
-            let (text, standing) = texts?;
+            let (text, state) = texts?;
             let rule = serde_json::from_str(&text).map_err(broken)?;
             // An unreadable state is of another version: the rule restarts.
-            Ok(Row { rule, text, standing: serde_json::from_str(&standing).unwrap_or_default() })
+            Ok(Row { rule, text, state: serde_json::from_str(&state).unwrap_or_default() })
         })
         .collect()
 }
@@ -175,7 +175,7 @@ fn rows(index: &Connection) -> rusqlite::Result<Vec<Row>> {
 pub(super) struct Evaluated {
     name: String,
     text: String,
-    standing: String,
+    state: String,
     events: Vec<Event>,
 }
 
@@ -183,42 +183,44 @@ pub(super) struct Evaluated {
 ///
 /// # Errors
 /// SQLite's.
-pub(super) fn evaluate(index: &Connection, moment: Moment) -> rusqlite::Result<Vec<Evaluated>> {
+pub(super) fn evaluate(index: &Connection, time: EvaluationTime) -> rusqlite::Result<Vec<Evaluated>> {
     let mut evaluated = Vec::new();
-    for Row { rule, text, mut standing } in rows(index)? {
+    for Row { rule, text, mut state } in rows(index)? {
         // A rule evaluated long after this minute was evaluated before the clock was set back.
-        let is_judged = standing.evaluated_s >= moment.end_s && standing.evaluated_s <= moment.end_s + CLOCK_BACK_S;
+        let is_evaluated = state.evaluated_s >= time.end_s && state.evaluated_s <= time.end_s + CLOCK_BACK_S;
         let Ok(limits) = rule.limits() else { continue };
-        if is_judged {
+        if is_evaluated {
             continue;
         }
         let mut events = Vec::new();
-        match values(index, &rule, &limits, moment, &mut standing.losses) {
+        match values(index, &rule, &limits, time, &mut state.losses) {
             Ok(values) => {
-                standing.trouble = None;
-                let names: BTreeSet<String> = standing.subjects.keys().chain(values.keys()).cloned().collect();
+                state.trouble = None;
+                let names: BTreeSet<String> = state.subjects.keys().chain(values.keys()).cloned().collect();
                 for subject in names {
-                    if standing.subjects.len() >= 2 * SUBJECTS_MAX && !standing.subjects.contains_key(&subject) {
+                    if state.subjects.len() >= 2 * SUBJECTS_MAX && !state.subjects.contains_key(&subject) {
                         continue;
                     }
-                    let was = standing.subjects.get(&subject).copied().unwrap_or_default();
+                    let was = state.subjects.get(&subject).copied().unwrap_or_default();
                     let value = values.get(&subject).copied().flatten();
-                    let (now, turn) = step(&limits, was, moment.end_s, value);
-                    events.extend(turn.map(|turn| Event::of(&rule, &limits, &subject, &was, &now, turn)));
-                    let is_gone =
+                    let (now, transition) = step(&limits, was, time.end_s, value);
+                    events.extend(
+                        transition.map(|transition| Event::of(&rule, &limits, &subject, &was, &now, transition)),
+                    );
+                    let has_no_state =
                         now.state == State::NoData && now.firing_since_s.is_none() && !values.contains_key(&subject);
-                    if is_gone {
-                        standing.subjects.remove(&subject);
+                    if has_no_state {
+                        state.subjects.remove(&subject);
                     } else {
-                        standing.subjects.insert(subject, now);
+                        state.subjects.insert(subject, now);
                     }
                 }
             }
-            Err(error) => standing.trouble = Some(report::figures::plain(&error.to_string())),
+            Err(error) => state.trouble = Some(report::figures::plain(&error.to_string())),
         }
-        standing.evaluated_s = moment.end_s;
-        let standing = serde_json::to_string(&standing).unwrap_or_default();
-        evaluated.push(Evaluated { name: rule.name, text, standing, events });
+        state.evaluated_s = time.end_s;
+        let state = serde_json::to_string(&state).unwrap_or_default();
+        evaluated.push(Evaluated { name: rule.name, text, state, events });
     }
     Ok(evaluated)
 }
@@ -227,18 +229,19 @@ pub(super) fn evaluate(index: &Connection, moment: Moment) -> rusqlite::Result<V
 ///
 /// # Errors
 /// SQLite's.
-pub(super) fn keep(change: &Transaction<'_>, evaluated: &[Evaluated]) -> rusqlite::Result<bool> {
-    let mut happened = false;
-    for Evaluated { name, text, standing, events } in evaluated {
-        let kept = change
+pub(super) fn store_evaluated(change: &Transaction<'_>, evaluated: &[Evaluated]) -> rusqlite::Result<bool> {
+    let mut has_events = false;
+    for Evaluated { name, text, state, events } in evaluated {
+        let updated_rows = change
             .prepare_cached("UPDATE alerts SET standing = ?3 WHERE name = ?1 AND rule = ?2")?
-            .execute(params![name, text, standing])?;
-        if kept == 1 && !events.is_empty() {
-            events::keep(change, events)?;
-            happened = true;
+            .execute(params![name, text, state])?;
+        if updated_rows == 1 && !events.is_empty() {
+            events::store(change, events)?;
+            has_events = true;
         }
     }
-    Ok(happened)
+    Ok(has_events)
 }
 
+/// Maximum time by which the clock may have been set back: a rule evaluated that much later is not evaluated again.
 const CLOCK_BACK_S: u64 = 3600;

@@ -18,7 +18,7 @@ struct State {
 
 impl Signal {
     /// Signals that something happened.
-    pub fn happened(&self) {
+    pub fn notify(&self) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).happened += 1;
         self.changed.notify_all();
     }
@@ -52,7 +52,7 @@ mod tests {
     fn a_signal_wakes_waiting_threads() {
         let signal = Arc::new(Signal::default());
         let seen = signal.seen();
-        signal.happened();
+        signal.notify();
         // The timeout is an hour: it returns immediately because of the signal.
         assert!(!signal.wait(Duration::from_secs(3600), Some(seen)));
         let other = signal.clone();

@@ -21,18 +21,18 @@ pub enum State {
     /// The value is unknown. An alert that fired before is not resolved.
     #[default]
     NoData,
-    /// Not bad.
+    /// The value is not bad.
     Ok,
-    /// Bad, and not for long enough.
+    /// The value is bad, and not for long enough.
     Pending,
-    /// Bad for long enough, and not resolved.
+    /// The value was bad for long enough, and the alert is not resolved.
     Firing,
 }
 
 /// State of a subject with its times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Instance {
-    /// Its state.
+    /// State of the subject.
     pub state: State,
     /// Since when, s since 1970.
     pub since_s: u64,
@@ -41,10 +41,10 @@ pub struct Instance {
     /// The value in that minute.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub value: Option<f64>,
-    /// Since when it fires, also while there is no data.
+    /// Since when the alert fires, also while there is no data.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub firing_since_s: Option<u64>,
-    /// Since when it is good although it fires.
+    /// Since when the value is good although the alert fires.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub good_since_s: Option<u64>,
 }
@@ -52,12 +52,12 @@ pub struct Instance {
 /// Transitions that others are notified of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transition {
-    /// It fires, or fires again after a time without data.
+    /// The alert fires, or fires again after a time without data.
     Fires,
-    /// It fires, and there is no data now.
+    /// The alert fires, and there is no data now.
     LostData,
-    /// It is resolved.
-    Ends,
+    /// The alert is resolved.
+    Resolves,
 }
 
 /// Evaluates a minute.
@@ -65,14 +65,14 @@ pub fn step(limits: &Limits, was: Instance, at_s: u64, value: Option<f64>) -> (I
     let mut now = Instance { at_s, value, ..was };
     // After a gap in the evaluation, or a clock set back, the state in between is unknown: holding times restart.
     let is_gap = at_s.abs_diff(was.at_s) > GAP_MAX_S || at_s < was.at_s;
-    let mut turn = None;
+    let mut transition = None;
     let state = match (was.firing_since_s, value) {
         (None, None) => State::NoData,
         (None, Some(value)) if limits.is_bad(value) => {
             let since_s = if was.state == State::Pending && !is_gap { was.since_s } else { at_s };
             if at_s.saturating_sub(since_s) >= limits.hold_s {
                 now.firing_since_s = Some(at_s);
-                turn = Some(Transition::Fires);
+                transition = Some(Transition::Fires);
                 State::Firing
             } else {
                 now.since_s = since_s;
@@ -83,10 +83,10 @@ pub fn step(limits: &Limits, was: Instance, at_s: u64, value: Option<f64>) -> (I
         (Some(_), None) => {
             now.good_since_s = None;
             if was.state != State::NoData {
-                turn = Some(Transition::LostData);
+                transition = Some(Transition::LostData);
             } else if at_s.saturating_sub(was.since_s) >= NO_DATA_TIMEOUT_S {
                 now.firing_since_s = None;
-                turn = Some(Transition::Ends);
+                transition = Some(Transition::Resolves);
             }
             State::NoData
         }
@@ -95,11 +95,11 @@ pub fn step(limits: &Limits, was: Instance, at_s: u64, value: Option<f64>) -> (I
             now.good_since_s = limits.is_good(value).then_some(since_s);
             if now.good_since_s.is_some_and(|since| at_s.saturating_sub(since) >= limits.ends_after_s) {
                 (now.firing_since_s, now.good_since_s) = (None, None);
-                turn = Some(Transition::Ends);
+                transition = Some(Transition::Resolves);
                 State::Ok
             } else {
                 if was.state == State::NoData && !limits.is_good(value) {
-                    turn = Some(Transition::Fires);
+                    transition = Some(Transition::Fires);
                 }
                 State::Firing
             }
@@ -109,7 +109,7 @@ pub fn step(limits: &Limits, was: Instance, at_s: u64, value: Option<f64>) -> (I
         now.since_s = at_s;
     }
     now.state = state;
-    (now, turn)
+    (now, transition)
 }
 
 /// Maximum gap between two evaluated minutes.
@@ -131,9 +131,9 @@ mod tests {
         let (mut states, mut turns) = (Vec::new(), Vec::new());
         let mut instance = Instance::default();
         for (minute, value) in values.iter().enumerate() {
-            let (next, turn) = step(limits, instance, 6000 + minute as u64 * 60, *value);
+            let (next, transition) = step(limits, instance, 6000 + minute as u64 * 60, *value);
             states.push(next.state);
-            turns.extend(turn.map(|turn| (minute, turn)));
+            turns.extend(transition.map(|transition| (minute, transition)));
             instance = next;
         }
         (states, turns)
@@ -166,14 +166,14 @@ mod tests {
             states,
             [Ok, Pending, Pending, Ok, Pending, Pending, Pending, Firing, Firing, Firing, Firing, Firing, Firing, Ok]
         );
-        assert_eq!(turns, [(7, Transition::Fires), (13, Transition::Ends)]);
+        assert_eq!(turns, [(7, Transition::Fires), (13, Transition::Resolves)]);
     }
 
     #[test]
     fn an_alert_without_holding_times_fires_and_ends_immediately() {
         let limits = Limits { hold_s: 0, ends_after_s: 0, ends_at: 100.0, ..LIMITS };
         let (_, turns) = run(&limits, &[Some(101.0), Some(100.0), Some(101.0)]);
-        assert_eq!(turns, [(0, Transition::Fires), (1, Transition::Ends), (2, Transition::Fires)]);
+        assert_eq!(turns, [(0, Transition::Fires), (1, Transition::Resolves), (2, Transition::Fires)]);
     }
 
     #[test]
@@ -186,8 +186,8 @@ mod tests {
             states,
             [NoData, Pending, NoData, Pending, Firing, NoData, NoData, Firing, NoData, Firing, NoData, Firing, Ok]
         );
-        use Transition::{Ends, Fires, LostData};
-        assert_eq!(turns, [(4, Fires), (5, LostData), (7, Fires), (8, LostData), (10, LostData), (12, Ends)]);
+        use Transition::{Fires, LostData, Resolves};
+        assert_eq!(turns, [(4, Fires), (5, LostData), (7, Fires), (8, LostData), (10, LostData), (12, Resolves)]);
     }
 
     #[test]
@@ -196,15 +196,15 @@ mod tests {
         let mut values = vec![Some(200.0)];
         values.resize(1500, None);
         let (_, turns) = run(&limits, &values);
-        assert_eq!(turns, [(0, Transition::Fires), (1, Transition::LostData), (1441, Transition::Ends)]);
+        assert_eq!(turns, [(0, Transition::Fires), (1, Transition::LostData), (1441, Transition::Resolves)]);
     }
 
     /// A manager stopped for an hour: pending alerts restart, firing ones continue.
     #[test]
     fn minutes_that_were_not_evaluated_do_not_count() {
         let (pending, _) = step(&LIMITS, Instance::default(), 6000, Some(200.0));
-        let (after, turn) = step(&LIMITS, pending, 9600, Some(200.0));
-        assert_eq!((after.state, after.since_s, turn), (State::Pending, 9600, None));
+        let (after, transition) = step(&LIMITS, pending, 9600, Some(200.0));
+        assert_eq!((after.state, after.since_s, transition), (State::Pending, 9600, None));
         let firing = Instance {
             state: State::Firing,
             firing_since_s: Some(5000),
@@ -212,9 +212,9 @@ mod tests {
             at_s: 6000,
             ..pending
         };
-        let (after, turn) = step(&LIMITS, firing, 9600, Some(1.0));
+        let (after, transition) = step(&LIMITS, firing, 9600, Some(1.0));
         assert_eq!(
-            (after.state, after.good_since_s, after.firing_since_s, turn),
+            (after.state, after.good_since_s, after.firing_since_s, transition),
             (State::Firing, Some(9600), Some(5000), None)
         );
     }
@@ -225,16 +225,16 @@ mod tests {
         for back in [60, 86_400] {
             let (pending, _) = step(&LIMITS, Instance::default(), 200_000, Some(200.0));
             let (pending, _) = step(&LIMITS, pending, 200_060, Some(200.0));
-            let (after, turn) = step(&LIMITS, pending, 200_060 - back, Some(200.0));
-            assert_eq!((after.state, after.since_s, turn), (State::Pending, 200_060 - back, None));
+            let (after, transition) = step(&LIMITS, pending, 200_060 - back, Some(200.0));
+            assert_eq!((after.state, after.since_s, transition), (State::Pending, 200_060 - back, None));
             let firing = Instance {
                 state: State::Firing,
                 firing_since_s: Some(200_000),
                 good_since_s: Some(200_060),
                 ..pending
             };
-            let (after, turn) = step(&LIMITS, firing, 200_060 - back, Some(1.0));
-            assert_eq!((after.state, after.good_since_s, turn), (State::Firing, Some(200_060 - back), None));
+            let (after, transition) = step(&LIMITS, firing, 200_060 - back, Some(1.0));
+            assert_eq!((after.state, after.good_since_s, transition), (State::Firing, Some(200_060 - back), None));
         }
     }
 
@@ -245,13 +245,13 @@ mod tests {
         fn alerts_never_fire_or_end_before_their_holding_time(values in prop::collection::vec(prop::option::weighted(0.9, 60.0_f64..130.0), 1..200)) {
             let (_, turns) = run(&LIMITS, &values);
             let mut fires = false;
-            for (minute, turn) in turns {
-                match turn {
+            for (minute, transition) in turns {
+                match transition {
                     Transition::Fires if !fires => {
                         fires = true;
                         prop_assert!(minute >= 3 && values[minute - 3..=minute].iter().all(|v| v.is_some_and(|v| v > 100.0)));
                     }
-                    Transition::Ends => {
+                    Transition::Resolves => {
                         prop_assert!(fires);
                         fires = false;
                         prop_assert!(values[minute - 2..=minute].iter().all(|v| v.is_some_and(|v| v <= 80.0)));

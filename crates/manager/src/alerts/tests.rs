@@ -2,10 +2,10 @@ use rusqlite::{Connection, params};
 use schema::TapOutcome;
 
 use super::events::{self, Event, EventKind};
-use super::values::Moment;
+use super::values::EvaluationTime;
 use super::{rule_store, *};
 use crate::quality::Sides;
-use crate::quality::tests::{MIDNIGHT, TEST_EXCHANGE, TestExchange, agent, index, put as fold};
+use crate::quality::tests::{MIDNIGHT, TEST_EXCHANGE, TestExchange, agent, fold_batch as fold, index};
 
 /// An event of this rule, for tests of delivery.
 pub(super) fn event(alert: &str) -> Event {
@@ -44,16 +44,16 @@ fn put_rule(index: &Connection, text: &str, now_s: u64) {
 /// Evaluates the minute that ends this number of minutes after midnight, half a minute later. Returns the events as
 /// text.
 fn evaluate(index: &Connection, minute: u64) -> Vec<String> {
-    judge_at(index, MIDNIGHT + minute * 60, 0)
+    evaluate_at(index, MIDNIGHT + minute * 60, 0)
 }
 
-fn judge_at(index: &Connection, end_s: u64, listens_since_s: u64) -> Vec<String> {
+fn evaluate_at(index: &Connection, end_s: u64, started_s: u64) -> Vec<String> {
     let before = log(index, None, 1).unwrap().first().map_or(0, |event| event.number);
     let now_ns = (end_s + 30) * 1_000_000_000;
-    let moment = Moment { end_s, now_ns, listens_since_ns: listens_since_s * 1_000_000_000 };
-    let evaluated = rule_store::evaluate(index, moment).unwrap();
+    let time = EvaluationTime { end_s, now_ns, started_ns: started_s * 1_000_000_000 };
+    let evaluated = rule_store::evaluate(index, time).unwrap();
     let change = index.unchecked_transaction().unwrap();
-    rule_store::keep(&change, &evaluated).unwrap();
+    rule_store::store_evaluated(&change, &evaluated).unwrap();
     change.commit().unwrap();
     let happened = events::read(index, "id > ?1 ORDER BY id", before, 1000).unwrap();
     happened.iter().map(|event| format!("{} {}", event.event.name(), event.subject)).collect()
@@ -61,13 +61,13 @@ fn judge_at(index: &Connection, end_s: u64, listens_since_s: u64) -> Vec<String>
 
 /// Ten attempts of an agent in the next minute, with this number of failures.
 fn minute(index: &mut Connection, agent: &'static str, minute: u64, failed: usize) {
-    let told = |at: usize| TestExchange {
+    let exchange = |at: usize| TestExchange {
         agent,
         at_s: MIDNIGHT + minute * 60 + at as u64 * 5,
         outcome: if at < failed { TapOutcome::Failed } else { TapOutcome::Succeeded },
         ..TEST_EXCHANGE
     };
-    fold(index, &(0..10).map(told).collect::<Vec<_>>());
+    fold(index, &(0..10).map(exchange).collect::<Vec<_>>());
 }
 
 const ERRORS: &str = r#"{"name":"errors","metric":"error_ratio","threshold":"20%","over":"2m","for":"2m","min_attempts":5,
@@ -93,11 +93,11 @@ fn an_outage_fires_an_alert_for_its_agent_and_resolves() {
         (listed[0].state, listed[0].subjects.len(), listed[0].evaluated_s),
         (State::Ok, 2, Some(MIDNIGHT + 14 * 60))
     );
-    let told = log(&index, None, 10).unwrap();
-    assert_eq!(told[1].text, "errors: error ratio over 2m of agent a is 80.0 %, above 20%");
-    assert_eq!((told[0].since_s, told[0].agent.as_deref()), (MIDNIGHT + 360, Some("a")));
-    assert!(told[0].id != told[1].id && told[0].id.len() > 16, "{}", told[0].id);
-    assert_eq!(log(&index, Some(told[0].number), 10).unwrap(), told[1..]);
+    let events = log(&index, None, 10).unwrap();
+    assert_eq!(events[1].text, "errors: error ratio over 2m of agent a is 80.0 %, above 20%");
+    assert_eq!((events[0].since_s, events[0].agent.as_deref()), (MIDNIGHT + 360, Some("a")));
+    assert!(events[0].id != events[1].id && events[0].id.len() > 16, "{}", events[0].id);
+    assert_eq!(log(&index, Some(events[0].number), 10).unwrap(), events[1..]);
 }
 
 /// An agent returns with rows of hours ago, and the manager itself was stopped for an hour.
@@ -135,16 +135,20 @@ fn missing_data_is_a_separate_alert_state() {
         evaluate(&index, at + 1);
     }
     assert_eq!(list(&index).unwrap()[0].state, State::Firing);
-    assert!(evaluate(&index, 5).is_empty(), "the last minute still says something");
+    assert!(evaluate(&index, 5).is_empty(), "the last minute still has a value");
     assert_eq!(evaluate(&index, 6), ["no_data a"]);
     assert!(evaluate(&index, 7).is_empty());
     let listed = &list(&index).unwrap()[0];
-    assert_eq!((listed.state, listed.subjects[0].instance.state), (State::Firing, State::NoData), "it is not over");
+    assert_eq!(
+        (listed.state, listed.subjects[0].instance.state),
+        (State::Firing, State::NoData),
+        "the alert is not resolved"
+    );
     minute(&mut index, "a", 7, 0);
-    assert!(evaluate(&index, 8).is_empty(), "good, and not for long enough");
+    assert!(evaluate(&index, 8).is_empty(), "the value is good, and not for long enough");
     minute(&mut index, "a", 8, 0);
     assert_eq!(evaluate(&index, 9), ["resolved a"]);
-    // There are no events and no state.
+    // The removed rule has no events and no state.
     for at in 10..13 {
         assert!(evaluate(&index, at).is_empty());
     }
@@ -198,7 +202,7 @@ fn the_number_of_rules_is_limited_and_invalid_rules_are_rejected() {
     ));
 }
 
-fn told_at(index: &Connection, name: &str, at_s: u64) {
+fn set_reported_at(index: &Connection, name: &str, at_s: u64) {
     let at_ns = (at_s * 1_000_000_000) as i64;
     index.execute("UPDATE agents SET told_at = ?2, last_seen_at = ?2 WHERE name = ?1", params![name, at_ns]).unwrap();
 }
@@ -212,12 +216,12 @@ fn the_attempts_metric_counts_only_agents_that_reported_the_minute() {
     put_rule(&index, r#"{"name":"idle","metric":"attempts","threshold":"5","over":"1m","by":"agent"}"#, MIDNIGHT);
     put_rule(&index, r#"{"name":"all","metric":"attempts","threshold":"5","over":"1m"}"#, MIDNIGHT);
     minute(&mut index, "idle", 0, 0);
-    told_at(&index, "idle", MIDNIGHT + 61);
+    set_reported_at(&index, "idle", MIDNIGHT + 61);
     assert!(evaluate(&index, 1).is_empty());
-    told_at(&index, "idle", MIDNIGHT + 121);
+    set_reported_at(&index, "idle", MIDNIGHT + 121);
     assert_eq!(evaluate(&index, 2), ["firing ", "firing idle"]);
     // Reported data ends before the minute does: later attempts are possible.
-    told_at(&index, "idle", MIDNIGHT + 170);
+    set_reported_at(&index, "idle", MIDNIGHT + 170);
     assert_eq!(evaluate(&index, 3), ["no_data ", "no_data idle"]);
 }
 
@@ -229,20 +233,20 @@ fn silent_agents_and_lost_records_fire_alerts() {
     put_rule(&index, r#"{"name":"silent","metric":"agent_silent","threshold":"3m","group":"north"}"#, MIDNIGHT);
     put_rule(&index, r#"{"name":"lost","metric":"records_lost","threshold":"10","over":"5m"}"#, MIDNIGHT);
     put_rule(&index, r#"{"name":"lag","metric":"agent_lag","threshold":"10m"}"#, MIDNIGHT);
-    told_at(&index, "a", MIDNIGHT);
-    told_at(&index, "b", MIDNIGHT);
+    set_reported_at(&index, "a", MIDNIGHT);
+    set_reported_at(&index, "b", MIDNIGHT);
     for at in 1..=2 {
         assert!(evaluate(&index, at).is_empty());
     }
     assert_eq!(evaluate(&index, 3), ["firing a"], "3 min and a half");
     index.execute("UPDATE agents SET records_lost = 8, rows_dropped = 3 WHERE name = 'b'", []).unwrap();
-    told_at(&index, "a", MIDNIGHT + 200);
-    told_at(&index, "b", MIDNIGHT + 200);
+    set_reported_at(&index, "a", MIDNIGHT + 200);
+    set_reported_at(&index, "b", MIDNIGHT + 200);
     assert_eq!(evaluate(&index, 4), ["firing b", "resolved a"]);
     assert_eq!(log(&index, None, 2).unwrap()[1].text, "lost: number of lost records in 5m of agent b is 11, above 10");
     // The manager was stopped for an hour: no agent counts as silent because of that, and all lag behind.
     let end_s = MIDNIGHT + 2 * 3600;
-    assert_eq!(judge_at(&index, end_s, end_s - 60), ["firing a", "firing b", "resolved b"]);
+    assert_eq!(evaluate_at(&index, end_s, end_s - 60), ["firing a", "firing b", "resolved b"]);
 }
 
 /// Over a day that is read as hours, with subjects beyond the limit.
@@ -261,7 +265,7 @@ fn a_rule_over_a_day_reads_hourly_figures() {
     assert_eq!(list(&index).unwrap()[0].subjects[0].instance.value, Some(5.0 / 20.0));
 }
 
-/// With the threads' own steps: each event is in the log once, and reaches a receiver that refuses, disappears and
+/// Tests the steps of both threads: each event is in the log once, and reaches a receiver that refuses, disappears and
 /// returns, under the same identifier.
 #[test]
 fn alert_events_are_retried_until_the_webhook_accepts_them() {
@@ -275,7 +279,7 @@ fn alert_events_are_retried_until_the_webhook_accepts_them() {
     let data = crate::Data::open(folder.path()).unwrap();
     let (notes, _writing) = crate::notes::Notes::start(data.clone(), std::sync::Arc::new(|_: &str| {})).unwrap();
     let rows: Vec<_> = (0..10)
-        .map(|at| TestExchange { at_s: MIDNIGHT + at, outcome: TapOutcome::Failed, ..TEST_EXCHANGE }.placed())
+        .map(|at| TestExchange { at_s: MIDNIGHT + at, outcome: TapOutcome::Failed, ..TEST_EXCHANGE }.row())
         .collect();
     data.change(|change| crate::quality::fold(change, &rows)).unwrap();
     let text = r#"{"name":"bad","metric":"error_ratio","threshold":"1%","over":"1m"}"#;
@@ -286,13 +290,13 @@ fn alert_events_are_retried_until_the_webhook_accepts_them() {
         notes,
         signal: std::sync::Arc::default(),
         has_webhook: true,
-        listens_since_ns: 0,
+        started_ns: 0,
     };
-    // Not before the minute is settled.
-    judging.turn((MIDNIGHT + 89) * 1_000_000_000).unwrap();
+    // The minute is not evaluated before it is settled.
+    judging.evaluate_once((MIDNIGHT + 89) * 1_000_000_000).unwrap();
     assert!(data.read(|index| log(index, None, 9)).unwrap().is_empty());
-    judging.turn((MIDNIGHT + 90) * 1_000_000_000).unwrap();
-    judging.turn((MIDNIGHT + 92) * 1_000_000_000).unwrap();
+    judging.evaluate_once((MIDNIGHT + 90) * 1_000_000_000).unwrap();
+    judging.evaluate_once((MIDNIGHT + 92) * 1_000_000_000).unwrap();
     let lines = std::fs::read_to_string(folder.path().join("alerts.log")).unwrap();
     let lines: Vec<Event> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines, data.read(|index| log(index, None, 9)).unwrap());
@@ -303,24 +307,24 @@ fn alert_events_are_retried_until_the_webhook_accepts_them() {
     };
     let scripted = TestServer::start(vec![(500, "", Vec::new()), (400, "", b"what?".to_vec()), OK_RESPONSE]);
     let post = to(&scripted);
-    for wanted in ["500", "400 what?"] {
-        let told = deliver_one(&data, &post, MIDNIGHT + 200).unwrap();
-        assert!(matches!(&told, Some(Outcome::Again(_, why)) if why.ends_with(wanted)), "{told:?}");
+    for expected in ["500", "400 what?"] {
+        let exchange = deliver_one(&data, &post, MIDNIGHT + 200).unwrap();
+        assert!(matches!(&exchange, Some(Outcome::Retry(_, why)) if why.ends_with(expected)), "{exchange:?}");
     }
-    assert_eq!(deliver_one(&data, &post, MIDNIGHT + 200).unwrap(), Some(Outcome::Taken));
+    assert_eq!(deliver_one(&data, &post, MIDNIGHT + 200).unwrap(), Some(Outcome::Accepted));
     assert_eq!(deliver_one(&data, &post, MIDNIGHT + 200).unwrap(), None);
     for _ in 0..3 {
-        let asked = scripted.next();
-        assert!(asked.head.contains("content-type: application/json"));
-        let body: serde_json::Value = serde_json::from_slice(&asked.body).unwrap();
+        let request = scripted.next();
+        assert!(request.head.contains("content-type: application/json"));
+        let body: serde_json::Value = serde_json::from_slice(&request.body).unwrap();
         assert_eq!((body["id"].as_str(), body["status"].as_str()), (Some(lines[0].id.as_str()), Some("firing")));
     }
     // Without a receiver the event waits. Then the threads start and end.
     data.change(|change| remove(change, "bad", MIDNIGHT + 100)).unwrap();
-    let gone = to(&TestServer::start(Vec::new()));
-    assert!(matches!(deliver_one(&data, &gone, MIDNIGHT + 200).unwrap(), Some(Outcome::Again(..))));
-    assert!(matches!(deliver_one(&data, &gone, MIDNIGHT + 90_000).unwrap(), Some(Outcome::GivenUp(_))));
-    assert_eq!(deliver_one(&data, &gone, MIDNIGHT + 90_000).unwrap(), None);
+    let to_closed_server = to(&TestServer::start(Vec::new()));
+    assert!(matches!(deliver_one(&data, &to_closed_server, MIDNIGHT + 200).unwrap(), Some(Outcome::Retry(..))));
+    assert!(matches!(deliver_one(&data, &to_closed_server, MIDNIGHT + 90_000).unwrap(), Some(Outcome::Abandoned(_))));
+    assert_eq!(deliver_one(&data, &to_closed_server, MIDNIGHT + 90_000).unwrap(), None);
     let mut threads = AlertThreads::start(data.clone(), judging.notes.clone(), None).unwrap();
     threads.stop();
 }

@@ -10,9 +10,9 @@ use web::post::Post;
 
 use super::events::read;
 use super::log_file::{BYTES_MAX, LogFile};
-use super::rule_store::{evaluate, keep};
+use super::rule_store::{evaluate, store_evaluated};
 use super::signal::Signal;
-use super::values::Moment;
+use super::values::EvaluationTime;
 use super::webhook::{self, Delivery};
 use crate::data::Data;
 use crate::error::{Error, Result};
@@ -32,15 +32,15 @@ impl AlertThreads {
     pub fn start(data: Arc<Data>, notes: Notes, webhook: Option<Post>) -> Result<AlertThreads> {
         let signal = Arc::new(Signal::default());
         let mut threads = AlertThreads { signal: signal.clone(), threads: Vec::new() };
-        let judging = Evaluator {
+        let evaluator = Evaluator {
             log: LogFile::new(data.folder(), BYTES_MAX),
             data: data.clone(),
             notes: notes.clone(),
             signal: signal.clone(),
             has_webhook: webhook.is_some(),
-            listens_since_ns: realtime_ns(),
+            started_ns: realtime_ns(),
         };
-        threads.spawn("alerts", move || judging.run())?;
+        threads.spawn("alerts", move || evaluator.run())?;
         if let Some(post) = webhook {
             threads.spawn("webhook", move || deliver_all(&data, &notes, &signal, &post))?;
         }
@@ -77,20 +77,20 @@ pub(super) struct Evaluator {
     pub(super) signal: Arc<Signal>,
     pub(super) log: LogFile,
     pub(super) has_webhook: bool,
-    pub(super) listens_since_ns: u64,
+    pub(super) started_ns: u64,
 }
 
 impl Evaluator {
     fn run(self) {
         let mut trouble = None;
         loop {
-            let outcome = self.turn(realtime_ns());
-            let said = outcome.err().map(|error| error.to_string());
-            if said != trouble {
-                if let Some(said) = &said {
-                    self.notes.trouble(&format!("alerts: {said}"));
+            let outcome = self.evaluate_once(realtime_ns());
+            let error = outcome.err().map(|error| error.to_string());
+            if error != trouble {
+                if let Some(error) = &error {
+                    self.notes.trouble(&format!("alerts: {error}"));
                 }
-                trouble = said;
+                trouble = error;
             }
             if self.signal.wait(CHECK_INTERVAL, None) {
                 return;
@@ -99,14 +99,14 @@ impl Evaluator {
     }
 
     /// Evaluates the last settled minute, if not done yet, and writes new events to the log.
-    pub(super) fn turn(&self, now_ns: u64) -> Result<()> {
+    pub(super) fn evaluate_once(&self, now_ns: u64) -> Result<()> {
         let end_s = (now_ns / 1_000_000_000).saturating_sub(SETTLE_TIME_S) / 60 * 60;
-        let moment = Moment { end_s, now_ns, listens_since_ns: self.listens_since_ns };
-        let evaluated = self.data.read(|index| evaluate(index, moment))?;
+        let time = EvaluationTime { end_s, now_ns, started_ns: self.started_ns };
+        let evaluated = self.data.read(|index| evaluate(index, time))?;
         if !evaluated.is_empty() {
-            let happened = self.data.change(|change| keep(change, &evaluated))?;
-            if happened {
-                self.signal.happened();
+            let has_events = self.data.change(|change| store_evaluated(change, &evaluated))?;
+            if has_events {
+                self.signal.notify();
             }
         }
         self.write_log()
@@ -136,28 +136,28 @@ impl Evaluator {
 
 /// The delivering thread: the oldest event first, each until it is accepted or abandoned.
 fn deliver_all(data: &Data, notes: &Notes, signal: &Signal, post: &Post) {
-    let mut said: Option<String> = None;
+    let mut last_error: Option<String> = None;
     let mut pause = (Duration::ZERO, None);
     while !signal.wait(pause.0, pause.1) {
         pause = (Duration::ZERO, None);
         let seen = signal.seen();
         match deliver_one(data, post, realtime_ns() / 1_000_000_000) {
             Ok(None) => pause = (IDLE_INTERVAL, Some(seen)),
-            Ok(Some(Delivery::Taken)) => {
-                if said.take().is_some() {
-                    notes.trouble(&format!("webhook {}: accepts events again", post.shown()));
+            Ok(Some(Delivery::Accepted)) => {
+                if last_error.take().is_some() {
+                    notes.trouble(&format!("webhook {}: accepts events again", post.display_url()));
                 }
             }
-            Ok(Some(Delivery::GivenUp(why))) => {
-                notes.trouble(&format!("webhook {}: an event was abandoned: {why}", post.shown()));
+            Ok(Some(Delivery::Abandoned(why))) => {
+                notes.trouble(&format!("webhook {}: an event was abandoned: {why}", post.display_url()));
             }
-            Ok(Some(Delivery::Again(wanted, why))) => {
+            Ok(Some(Delivery::Retry(retry_after, why))) => {
                 // Printed once, not with each attempt.
-                if said.as_ref() != Some(&why) {
-                    notes.trouble(&format!("webhook {}: {why}; events wait and are retried", post.shown()));
-                    said = Some(why);
+                if last_error.as_ref() != Some(&why) {
+                    notes.trouble(&format!("webhook {}: {why}; events wait and are retried", post.display_url()));
+                    last_error = Some(why);
                 }
-                pause = (wanted, None);
+                pause = (retry_after, None);
             }
             Err(error) => {
                 notes.trouble(&format!("webhook: {error}"));
@@ -171,13 +171,13 @@ fn deliver_all(data: &Data, notes: &Notes, signal: &Signal, post: &Post) {
 pub(super) fn deliver_one(data: &Data, post: &Post, now_s: u64) -> Result<Option<Delivery>> {
     let Some((event, tries)) = data.read(webhook::next)? else { return Ok(None) };
     let age_s = now_s.saturating_sub(event.at_s);
-    let told = webhook::tell(post, &event, tries, age_s);
+    let delivery = webhook::deliver(post, &event, tries, age_s);
     data.change(|change| -> rusqlite::Result<()> {
-        webhook::keep(change, event.number, &told)?;
+        webhook::store_result(change, event.number, &delivery)?;
         webhook::bound(change)?;
         Ok(())
     })?;
-    Ok(Some(told))
+    Ok(Some(delivery))
 }
 
 /// Interval between two checks whether a minute is settled.

@@ -7,17 +7,17 @@ use serde::{Deserialize, Serialize};
 
 use super::SUBJECTS_MAX;
 use super::rule::{Limits, Metric, Rule};
-use crate::quality::{By, Over, QualityError, Tally, named_agents, over};
+use crate::quality::{By, QualityError, SumQuery, Tally, named_agents, sum_over};
 
 /// The time of an evaluation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Moment {
+pub struct EvaluationTime {
     /// End of the evaluated minute, s since 1970.
     pub end_s: u64,
     /// The manager's clock.
     pub now_ns: u64,
     /// When the manager started: an agent is not silent while the manager was stopped.
-    pub listens_since_ns: u64,
+    pub started_ns: u64,
 }
 
 /// Losses of each agent with their times, as far back as rules need them.
@@ -35,23 +35,23 @@ struct Agent {
 /// The value of each subject; `None`: there is no data.
 ///
 /// # Errors
-/// SQLite's; too much to read.
+/// An error of SQLite; more rows than one query may read.
 pub fn values(
     index: &Connection,
     rule: &Rule,
     limits: &Limits,
-    moment: Moment,
+    time: EvaluationTime,
     losses: &mut LossHistory,
 ) -> Result<BTreeMap<String, Option<f64>>, QualityError> {
-    let meant = named_agents(index, rule.agent.as_deref(), rule.group.as_deref())?;
+    let selected = named_agents(index, rule.agent.as_deref(), rule.group.as_deref())?;
     if rule.metric.is_of_agents() || rule.metric == Metric::Attempts {
-        let agents = agents(index, meant.as_ref())?;
+        let agents = agents(index, selected.as_ref())?;
         if rule.metric == Metric::Attempts {
-            return attempts(index, rule, limits, moment, &agents);
+            return attempts(index, rule, limits, time, &agents);
         }
-        return Ok(of_agents(rule.metric, limits, moment, agents, losses));
+        return Ok(of_agents(rule.metric, limits, time, agents, losses));
     }
-    let mut found: Vec<(String, Tally)> = sums(index, rule, limits, moment)?.into_iter().collect();
+    let mut found: Vec<(String, Tally)> = sums(index, rule, limits, time)?.into_iter().collect();
     found.sort_by(|(a, x), (b, y)| y.sums.attempts.cmp(&x.sums.attempts).then_with(|| a.cmp(b)));
     let value = |tally: &Tally| {
         let sums = &tally.sums;
@@ -76,11 +76,11 @@ fn sums(
     index: &Connection,
     rule: &Rule,
     limits: &Limits,
-    moment: Moment,
+    time: EvaluationTime,
 ) -> Result<BTreeMap<String, Tally>, QualityError> {
-    let asked = Over {
-        from_s: moment.end_s.saturating_sub(limits.over_s),
-        until_s: moment.end_s,
+    let sum_query = SumQuery {
+        from_s: time.end_s.saturating_sub(limits.over_s),
+        until_s: time.end_s,
         by: rule.by,
         sides: rule.side,
         agent: rule.agent.as_deref(),
@@ -88,7 +88,7 @@ fn sums(
         program: rule.program.as_deref(),
         peer: rule.peer.as_deref(),
     };
-    over(index, &asked)
+    sum_over(index, &sum_query)
 }
 
 /// Attempts, including zero, of agents that have reported everything up to the end. For an agent that has not, the
@@ -97,21 +97,21 @@ fn attempts(
     index: &Connection,
     rule: &Rule,
     limits: &Limits,
-    moment: Moment,
+    time: EvaluationTime,
     agents: &[Agent],
 ) -> Result<BTreeMap<String, Option<f64>>, QualityError> {
-    let has_told = |agent: &Agent| agent.told_ns >= moment.end_s.saturating_mul(1_000_000_000);
+    let has_reported = |agent: &Agent| agent.told_ns >= time.end_s.saturating_mul(1_000_000_000);
     let count = |tally: Option<&Tally>| tally.map_or(0.0, |tally| tally.sums.attempts as f64);
-    let found = sums(index, rule, limits, moment)?;
+    let found = sums(index, rule, limits, time)?;
     let mut values: BTreeMap<String, Option<f64>> = BTreeMap::new();
     match rule.by {
         By::Agent => {
             for agent in agents.iter().take(SUBJECTS_MAX) {
-                values.insert(agent.name.clone(), has_told(agent).then(|| count(found.get(&agent.name))));
+                values.insert(agent.name.clone(), has_reported(agent).then(|| count(found.get(&agent.name))));
             }
         }
         By::None => {
-            values.insert(String::new(), agents.iter().any(has_told).then(|| count(found.get(""))));
+            values.insert(String::new(), agents.iter().any(has_reported).then(|| count(found.get(""))));
         }
         // Programs, peers and groups without rows are unknown, so they have no zero.
         _ => {
@@ -124,19 +124,19 @@ fn attempts(
 fn of_agents(
     metric: Metric,
     limits: &Limits,
-    moment: Moment,
+    time: EvaluationTime,
     agents: Vec<Agent>,
     losses: &mut LossHistory,
 ) -> BTreeMap<String, Option<f64>> {
     let names: BTreeSet<&String> = agents.iter().map(|agent| &agent.name).collect();
     losses.retain(|name, _| names.contains(name));
-    let seconds = |since_ns: u64| moment.now_ns.saturating_sub(since_ns) as f64 / 1e9;
+    let seconds = |since_ns: u64| time.now_ns.saturating_sub(since_ns) as f64 / 1e9;
     let mut values = BTreeMap::new();
     for agent in agents.into_iter().take(SUBJECTS_MAX) {
         let value = match metric {
-            Metric::AgentSilent => (agent.seen_ns > 0).then(|| seconds(agent.seen_ns.max(moment.listens_since_ns))),
+            Metric::AgentSilent => (agent.seen_ns > 0).then(|| seconds(agent.seen_ns.max(time.started_ns))),
             Metric::AgentLag => (agent.told_ns > 0).then(|| seconds(agent.told_ns)),
-            _ => Some(lost_in(losses.entry(agent.name.clone()).or_default(), limits, moment.end_s, agent.lost) as f64),
+            _ => Some(lost_in(losses.entry(agent.name.clone()).or_default(), limits, time.end_s, agent.lost) as f64),
         };
         values.insert(agent.name, value);
     }
@@ -144,32 +144,32 @@ fn of_agents(
 }
 
 /// Losses within the rule's time: the total now less the total at its start. Keeps what later minutes need.
-fn lost_in(known: &mut Vec<(u64, u64)>, limits: &Limits, end_s: u64, lost: u64) -> u64 {
+fn lost_in(history: &mut Vec<(u64, u64)>, limits: &Limits, end_s: u64, lost: u64) -> u64 {
     let begin_s = end_s.saturating_sub(limits.over_s);
-    let apart_s = limits.over_s / LOSS_CHANGES_MAX;
-    match known.last() {
-        None => known.push((end_s, lost)),
-        Some(&(at_s, before)) if before != lost && end_s >= at_s + apart_s => known.push((end_s, lost)),
+    let interval_s = limits.over_s / LOSS_CHANGES_MAX;
+    match history.last() {
+        None => history.push((end_s, lost)),
+        Some(&(at_s, before)) if before != lost && end_s >= at_s + interval_s => history.push((end_s, lost)),
         _ => {}
     }
     // The last total that is not younger than the start of the time is the total at its start.
-    let first = known.iter().rposition(|(at_s, _)| *at_s <= begin_s).unwrap_or(0);
-    known.drain(..first);
-    lost.saturating_sub(known.first().map_or(lost, |(_, before)| *before))
+    let first = history.iter().rposition(|(at_s, _)| *at_s <= begin_s).unwrap_or(0);
+    history.drain(..first);
+    lost.saturating_sub(history.first().map_or(lost, |(_, before)| *before))
 }
 
 /// Number of changes stored per rule time: its length is accurate to a twentieth.
 const LOSS_CHANGES_MAX: u64 = 20;
 
-fn agents(index: &Connection, meant: Option<&BTreeSet<String>>) -> rusqlite::Result<Vec<Agent>> {
+fn agents(index: &Connection, selected: Option<&BTreeSet<String>>) -> rusqlite::Result<Vec<Agent>> {
     let mut query = index
         .prepare_cached("SELECT name, last_seen_at, told_at, records_lost + rows_dropped FROM agents ORDER BY name")?;
     let whole = |row: &rusqlite::Row<'_>, at: usize| row.get::<_, i64>(at).map(|value| value.max(0) as u64);
     let rows = query.query_map([], |row| {
         Ok(Agent { name: row.get(0)?, seen_ns: whole(row, 1)?, told_ns: whole(row, 2)?, lost: whole(row, 3)? })
     })?;
-    let is_meant = |agent: &Agent| meant.is_none_or(|meant| meant.contains(&agent.name));
-    rows.filter(|row| row.as_ref().map_or(true, is_meant)).collect()
+    let is_selected = |agent: &Agent| selected.is_none_or(|selected| selected.contains(&agent.name));
+    rows.filter(|row| row.as_ref().map_or(true, is_selected)).collect()
 }
 
 #[cfg(test)]
@@ -179,8 +179,8 @@ mod tests {
     #[test]
     fn lost_records_count_within_the_time_of_the_rule_only() {
         let limits = Limits { below: false, threshold: 0.0, ends_at: 0.0, over_s: 600, hold_s: 0, ends_after_s: 0 };
-        let mut known = Vec::new();
-        let mut at = |minute: u64, lost: u64| lost_in(&mut known, &limits, 60_000 + minute * 60, lost);
+        let mut history = Vec::new();
+        let mut at = |minute: u64, lost: u64| lost_in(&mut history, &limits, 60_000 + minute * 60, lost);
         // Losses before the first evaluation do not count.
         assert_eq!(at(0, 1000), 0);
         assert_eq!((at(1, 1000), at(2, 1010), at(3, 1010)), (0, 10, 10));
@@ -189,6 +189,6 @@ mod tests {
         for minute in 101..400 {
             at(minute, 1016 + minute);
         }
-        assert!(known.len() as u64 <= LOSS_CHANGES_MAX + 2, "{known:?}");
+        assert!(history.len() as u64 <= LOSS_CHANGES_MAX + 2, "{history:?}");
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
 use serde_json::{Value, json};
-use web::post::{Answer, Post};
+use web::post::{Outcome, Post};
 
 use super::events::{Event, EventKind, read};
 
@@ -28,8 +28,8 @@ pub fn message(event: &Event) -> Value {
         "status": status,
         "labels": labels,
         "annotations": annotations,
-        "startsAt": moment(event.since_s),
-        "endsAt": if resolved { moment(event.at_s) } else { "0001-01-01T00:00:00Z".to_owned() },
+        "startsAt": rfc3339(event.since_s),
+        "endsAt": if resolved { rfc3339(event.at_s) } else { "0001-01-01T00:00:00Z".to_owned() },
         "generatorURL": "",
         "fingerprint": fingerprint(event),
     });
@@ -51,15 +51,15 @@ pub fn message(event: &Event) -> Value {
     })
 }
 
-/// The same for all events of one rule and subject.
+/// The fingerprint in Alertmanager's format: equal for all events of one rule and subject.
 fn fingerprint(event: &Event) -> String {
     let digest = ring::digest::digest(&ring::digest::SHA256, format!("{}\0{}", event.alert, event.subject).as_bytes());
     digest.as_ref()[..8].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn moment(at_s: u64) -> String {
-    let moment = i64::try_from(at_s).ok().and_then(|at| jiff::Timestamp::from_second(at).ok());
-    moment.unwrap_or_default().to_string()
+fn rfc3339(at_s: u64) -> String {
+    let timestamp = i64::try_from(at_s).ok().and_then(|at| jiff::Timestamp::from_second(at).ok());
+    timestamp.unwrap_or_default().to_string()
 }
 
 /// The next event to deliver, and its number of attempts.
@@ -74,37 +74,37 @@ pub fn next(index: &Connection) -> rusqlite::Result<Option<(Event, u32)>> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Delivery {
     /// The receiver accepted it.
-    Taken,
-    /// Failed; retried after this time.
-    Again(Duration, String),
-    /// Abandoned.
-    GivenUp(String),
+    Accepted,
+    /// The delivery failed, and is retried after this time. With the reason.
+    Retry(Duration, String),
+    /// The delivery failed for the last time. With the reason.
+    Abandoned(String),
 }
 
 /// Sends an event once. `tries` is the number of earlier attempts, `age_s` its age.
-pub fn tell(post: &Post, event: &Event, tries: u32, age_s: u64) -> Delivery {
+pub fn deliver(post: &Post, event: &Event, tries: u32, age_s: u64) -> Delivery {
     let body = message(event).to_string();
-    let answer = post.once(body.as_bytes(), &[("content-type", "application/json")], IS_RETRYABLE);
-    evaluate(answer, tries, age_s)
+    let outcome = post.once(body.as_bytes(), &[("content-type", "application/json")], IS_RETRYABLE);
+    evaluate(outcome, tries, age_s)
 }
 
-fn evaluate(answer: Answer, tries: u32, age_s: u64) -> Delivery {
+fn evaluate(outcome: Outcome, tries: u32, age_s: u64) -> Delivery {
     let pause = PAUSE_MIN.saturating_mul(1 << tries.min(16)).min(PAUSE_MAX);
-    match answer {
-        Answer::Taken(_) => Delivery::Taken,
-        Answer::Later(why, _) if age_s > AGE_MAX_S => Delivery::GivenUp(why),
-        Answer::Later(why, wanted) => Delivery::Again(wanted.unwrap_or(pause).min(RETRY_AFTER_MAX), why),
-        Answer::Refused(why, _) if tries + 1 >= REFUSALS_MAX => Delivery::GivenUp(why),
-        Answer::Refused(why, _) => Delivery::Again(pause, why),
+    match outcome {
+        Outcome::Accepted(_) => Delivery::Accepted,
+        Outcome::Retryable(why, _) if age_s > AGE_MAX_S => Delivery::Abandoned(why),
+        Outcome::Retryable(why, retry_after) => Delivery::Retry(retry_after.unwrap_or(pause).min(RETRY_AFTER_MAX), why),
+        Outcome::Refused(why, _) if tries + 1 >= REFUSALS_MAX => Delivery::Abandoned(why),
+        Outcome::Refused(why, _) => Delivery::Retry(pause, why),
     }
 }
 
 /// Stores the result of a delivery.
-pub fn keep(change: &Transaction<'_>, number: i64, told: &Delivery) -> rusqlite::Result<()> {
-    let state = match told {
-        Delivery::Taken => 1,
-        Delivery::Again(..) => 0,
-        Delivery::GivenUp(_) => 3,
+pub fn store_result(change: &Transaction<'_>, number: i64, delivery: &Delivery) -> rusqlite::Result<()> {
+    let state = match delivery {
+        Delivery::Accepted => 1,
+        Delivery::Retry(..) => 0,
+        Delivery::Abandoned(_) => 3,
     };
     change.execute("UPDATE alert_log SET told = ?2, tries = tries + 1 WHERE id = ?1", params![number, state])?;
     Ok(())
@@ -166,15 +166,15 @@ mod tests {
 
     #[test]
     fn a_webhook_event_waits_is_accepted_or_abandoned() {
-        let later = |wanted| Answer::Later("away".into(), wanted);
+        let later = |retry_after| Outcome::Retryable("away".into(), retry_after);
         let s = Duration::from_secs;
-        assert_eq!(evaluate(Answer::Taken(Vec::new()), 7, 0), Delivery::Taken);
-        assert_eq!(evaluate(later(None), 0, 0), Delivery::Again(s(1), "away".into()));
-        assert_eq!(evaluate(later(None), 3, 0), Delivery::Again(s(8), "away".into()));
-        assert_eq!(evaluate(later(None), 4_000_000_000, 86_400), Delivery::Again(s(300), "away".into()));
-        assert_eq!(evaluate(later(Some(s(10_000))), 0, 0), Delivery::Again(s(3600), "away".into()));
-        assert_eq!(evaluate(later(None), 0, 86_401), Delivery::GivenUp("away".into()));
-        assert_eq!(evaluate(Answer::Refused("no".into(), Some(400)), 0, 0), Delivery::Again(s(1), "no".into()));
-        assert_eq!(evaluate(Answer::Refused("no".into(), Some(400)), 4, 0), Delivery::GivenUp("no".into()));
+        assert_eq!(evaluate(Outcome::Accepted(Vec::new()), 7, 0), Delivery::Accepted);
+        assert_eq!(evaluate(later(None), 0, 0), Delivery::Retry(s(1), "away".into()));
+        assert_eq!(evaluate(later(None), 3, 0), Delivery::Retry(s(8), "away".into()));
+        assert_eq!(evaluate(later(None), 4_000_000_000, 86_400), Delivery::Retry(s(300), "away".into()));
+        assert_eq!(evaluate(later(Some(s(10_000))), 0, 0), Delivery::Retry(s(3600), "away".into()));
+        assert_eq!(evaluate(later(None), 0, 86_401), Delivery::Abandoned("away".into()));
+        assert_eq!(evaluate(Outcome::Refused("no".into(), Some(400)), 0, 0), Delivery::Retry(s(1), "no".into()));
+        assert_eq!(evaluate(Outcome::Refused("no".into(), Some(400)), 4, 0), Delivery::Abandoned("no".into()));
     }
 }

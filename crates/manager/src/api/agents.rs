@@ -11,28 +11,28 @@ use serde::Serialize;
 use super::parameters::{Named, Parameters};
 use super::responses::{ApiResponse, json, malformed, refused};
 use super::{State, now_ns};
-use tap_protocol::{Gauges, Losses, Settings, SpoolUsage, Why};
+use tap_protocol::{Gauges, Losses, RefusalReason, Settings, SpoolUsage};
 
 /// An agent in a list.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Agent {
-    /// Its name: that of the token.
+    /// Name of the agent: that of its token.
     pub(super) name: String,
-    /// Set by the operator; empty: none.
+    /// Group, set by the operator; empty: none.
     pub(super) group: String,
-    /// Whether it is connected.
+    /// Connection state.
     pub(super) state: ConnectionState,
     /// Last hello or batch, ns since 1970, on the manager's clock.
     pub(super) last_seen_unix_ns: Option<i64>,
     first_seen_unix_ns: Option<i64>,
     last_address: String,
-    /// Whether it has a valid token.
+    /// Whether the agent has a valid token.
     pub(super) has_token: bool,
     host: String,
     version: String,
     kernel: String,
     boot: String,
-    /// Its wall clock less the manager's.
+    /// The agent's wall clock less the manager's, ns.
     pub(super) clock_offset_ns: i64,
     clock_error_ns: i64,
     spool: Option<SpoolUsage>,
@@ -40,9 +40,9 @@ pub(super) struct Agent {
     losses: Losses,
     /// Rows stored so far.
     pub(super) rows: i64,
-    /// Its configured settings; absent: none were set, and it never connected.
+    /// The agent's configured settings; absent: none were set, and the agent never connected.
     pub(super) settings: Option<Settings>,
-    /// Version of the settings that it applies; 0: none.
+    /// Version of the settings that the agent applies; 0: none.
     settings_seen: i64,
 }
 
@@ -50,11 +50,11 @@ pub(super) struct Agent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum ConnectionState {
-    /// Sent a message within [`CONNECTED_NS`].
+    /// The agent sent a message within [`CONNECTED_NS`].
     Connected,
-    /// Sent no message since.
+    /// The agent sent no message within [`CONNECTED_NS`].
     Away,
-    /// It has a token and never connected.
+    /// The agent has a token and never connected.
     Never,
 }
 
@@ -105,8 +105,8 @@ struct AgentDetails {
 pub(super) async fn list(With(state): With<State>, uri: Uri) -> ApiResponse<Response> {
     let mut parameters = Parameters::of(&uri, &["group", "state", "search", "after", "limit"])?;
     let group = parameters.text("group");
-    let standing = parameters.text("state");
-    if standing.as_deref().is_some_and(|text| !["connected", "away", "never"].contains(&text)) {
+    let state_filter = parameters.text("state");
+    if state_filter.as_deref().is_some_and(|text| !["connected", "away", "never"].contains(&text)) {
         return Err(malformed("`state`: expected connected, away or never."));
     }
     let search = parameters.text("search").unwrap_or_default().to_lowercase();
@@ -116,7 +116,7 @@ pub(super) async fn list(With(state): With<State>, uri: Uri) -> ApiResponse<Resp
     let mut found = state.read(move |index| agents(index, now)).await?;
     found.retain(|agent| {
         group.as_deref().is_none_or(|group| agent.group == group)
-            && standing.as_deref().is_none_or(|text| agent.state.to_string() == text)
+            && state_filter.as_deref().is_none_or(|text| agent.state.to_string() == text)
             && agent.has(&search)
     });
     let all = found.len();
@@ -141,9 +141,9 @@ pub(super) async fn one(With(state): With<State>, Named(name): Named<String>, ur
     found.map(|whole| json(&whole)).ok_or_else(no_such_agent)
 }
 
-/// There is no such agent.
+/// No such agent exists.
 pub(super) fn no_such_agent() -> super::Refused {
-    refused(Why::NotFound, "There is no agent of this name: /api/1/agents lists all agents.")
+    refused(RefusalReason::NotFound, "There is no agent of this name: /api/1/agents lists all agents.")
 }
 
 impl Agent {
@@ -166,7 +166,7 @@ impl Agent {
             has_token: row.get(1)?,
             group: row.get::<_, Option<String>>(2)?.unwrap_or_default(),
             settings: parsed(row.get(3)?),
-            state: standing(last_seen, now_ns),
+            state: connection_state(last_seen, now_ns),
             last_seen_unix_ns: last_seen,
             first_seen_unix_ns: row.get::<_, Option<i64>>(5)?.filter(|_| last_seen.is_some()),
             last_address: row.get::<_, Option<String>>(6)?.unwrap_or_default(),
@@ -220,7 +220,7 @@ fn programs(index: &Connection, agent: &str) -> rusqlite::Result<(Vec<Program>, 
     Ok((programs, left_out))
 }
 
-fn standing(last_seen: Option<i64>, now_ns: u64) -> ConnectionState {
+fn connection_state(last_seen: Option<i64>, now_ns: u64) -> ConnectionState {
     match last_seen {
         None => ConnectionState::Never,
         Some(last) if as_count(last).saturating_add(CONNECTED_NS) >= now_ns => ConnectionState::Connected,
@@ -251,12 +251,12 @@ mod tests {
     #[test]
     fn an_agent_is_away_after_three_missed_heartbeats() {
         let now = 1_000_000_000_000_u64;
-        let seen = |ago: u64| standing(Some((now - ago) as i64), now);
+        let seen = |ago: u64| connection_state(Some((now - ago) as i64), now);
         assert_eq!(
             (seen(0), seen(CONNECTED_NS), seen(CONNECTED_NS + 1)),
             (ConnectionState::Connected, ConnectionState::Connected, ConnectionState::Away)
         );
-        assert_eq!(standing(None, now), ConnectionState::Never);
-        assert_eq!(standing(Some(i64::MAX), now), ConnectionState::Connected, "a clock that was put back");
+        assert_eq!(connection_state(None, now), ConnectionState::Never);
+        assert_eq!(connection_state(Some(i64::MAX), now), ConnectionState::Connected, "a clock that was set back");
     }
 }

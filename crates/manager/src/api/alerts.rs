@@ -11,7 +11,7 @@ use super::responses::{ApiResponse, body, done, json, malformed, refused};
 use super::{State, now_ns};
 use crate::alerts::{self, Alert, AlertError, Event, Rule};
 use crate::error::Error;
-use tap_protocol::Why;
+use tap_protocol::RefusalReason;
 
 #[derive(Serialize)]
 struct Alerts {
@@ -40,14 +40,14 @@ pub(super) async fn put(
     Parameters::of(&uri, &[])?;
     let mut fields: Map<String, Value> = body(request).await?;
     // The URL names the rule; a rule that was read and is stored again has its name as well.
-    if fields.insert("name".to_owned(), Value::from(name.as_str())).is_some_and(|said| said != name.as_str()) {
-        return Err(refused(Why::InvalidValue, "`name` in the body differs from the name in the URL."));
+    if fields.insert("name".to_owned(), Value::from(name.as_str())).is_some_and(|given| given != name.as_str()) {
+        return Err(refused(RefusalReason::InvalidValue, "`name` in the body differs from the name in the URL."));
     }
     let rule: Rule = serde_json::from_value(Value::Object(fields))
         .map_err(|_| malformed("The body is not a valid rule: openapi.json describes a rule (Rule)."))?;
-    let kept = rule.clone();
+    let stored = rule.clone();
     state.change(move |data| data.change(|index| alerts::put(index, &rule, now_s()).map_err(Error::from))).await?;
-    Ok(json(&kept))
+    Ok(json(&stored))
 }
 
 /// `DELETE /api/1/alerts/{alert}`
@@ -55,7 +55,7 @@ pub(super) async fn remove(With(state): With<State>, Named(name): Named<String>,
     Parameters::of(&uri, &[])?;
     let was = state.change(move |data| data.change(|index| alerts::remove(index, &name, now_s()).map_err(Error::from)));
     if !was.await? {
-        return Err(refused(Why::NotFound, "There is no rule of this name: /api/1/alerts lists all rules."));
+        return Err(refused(RefusalReason::NotFound, "There is no rule of this name: /api/1/alerts lists all rules."));
     }
     Ok(done())
 }

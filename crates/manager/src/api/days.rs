@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::State;
 use super::parameters::{Named, Parameters};
 use super::responses::{ApiResponse, json, refused};
-use tap_protocol::Why;
+use tap_protocol::RefusalReason;
 
 #[derive(Serialize)]
 struct Day {
@@ -74,13 +74,13 @@ pub(super) async fn list(With(state): With<State>, uri: Uri) -> ApiResponse<Resp
 /// `GET /api/1/days/{day}`
 pub(super) async fn one(With(state): With<State>, Named(day): Named<String>, uri: Uri) -> ApiResponse<Response> {
     Parameters::of(&uri, &[])?;
-    let asked = day.clone();
+    let requested = day.clone();
     let parts = state
         .read(move |index| {
             let mut statement = index.prepare_cached(
                 "SELECT file, rows, bytes, first_at, last_at, made_at FROM parts WHERE day = ?1 ORDER BY file LIMIT 100000",
             )?;
-            let found = statement.query_map([asked], |row| {
+            let found = statement.query_map([requested], |row| {
                 Ok(Part {
                     file: row.get(0)?,
                     rows: row.get(1)?,
@@ -94,7 +94,7 @@ pub(super) async fn one(With(state): With<State>, Named(day): Named<String>, uri
         })
         .await?;
     if parts.is_empty() {
-        return Err(gone());
+        return Err(removed());
     }
     Ok(json(&Parts { day, parts }))
 }
@@ -114,12 +114,12 @@ pub(super) async fn file(
             index.query_row(sql, params![day, file], names).optional()
         })
         .await?;
-    let (day, file) = found.ok_or_else(gone)?;
-    let place = state.work.place()?;
+    let (day, file) = found.ok_or_else(removed)?;
+    let permit = state.work.long_permit()?;
     let path = state.data.days().join(&day).join(&file);
     let opened = state.work.short(move || {
-        let file = File::open(path).map_err(|_| gone())?;
-        let length = file.metadata().map_err(|_| gone())?.len();
+        let file = File::open(path).map_err(|_| removed())?;
+        let length = file.metadata().map_err(|_| removed())?.len();
         Ok((file, length))
     });
     let (mut from, length) = opened.await?;
@@ -127,7 +127,7 @@ pub(super) async fn file(
     tokio::task::spawn_blocking(move || {
         // If it fails the client has disconnected, or sees that bytes are missing.
         let _ = io::copy(&mut from, &mut writer).and_then(|_| writer.finish());
-        drop(place);
+        drop(permit);
     });
     let mut response = Response::new(body);
     let headers = response.headers_mut();
@@ -139,9 +139,9 @@ pub(super) async fn file(
     Ok(response)
 }
 
-fn gone() -> super::Refused {
+fn removed() -> super::Refused {
     refused(
-        Why::NotFound,
+        RefusalReason::NotFound,
         "There is no such day or file: /api/1/days lists the days, /api/1/days/DAY their files. Files are merged and \
          removed over time.",
     )

@@ -14,19 +14,19 @@ use schema::{FleetRow, Record as _};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-pub(super) use export::{export, tidy};
+pub(super) use export::{export, remove_exports};
 
 use super::parameters::Parameters;
 use super::responses::{ApiResponse, json};
 use super::{State, now_ns};
 use crate::export::{self as rows, Cursor};
-use filter::Ask;
+use filter::ExchangeQuery;
 
 #[derive(Serialize)]
 struct Page {
     /// The columns of a day file: see docs/concepts/columns.md.
     exchanges: Vec<Map<String, Value>>,
-    /// Cursor of the next page; absent: there is none.
+    /// Cursor of the next page; absent on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     cursor: Option<String>,
     /// Rows read.
@@ -36,38 +36,38 @@ struct Page {
 /// `GET /api/1/exchanges`
 pub(super) async fn list(With(state): With<State>, uri: Uri) -> ApiResponse<Response> {
     let mut parameters = Parameters::of(&uri, &[filter::CONDITIONS, &["cursor", "limit"]].concat())?;
-    let ask = Ask::of(&mut parameters, now_ns())?;
+    let query = ExchangeQuery::of(&mut parameters, now_ns())?;
     let limit = parameters.number("limit", 1, 1_000, 100)? as usize;
     let with = state.clone();
-    let page = state.work.long(move || look(&with, &ask, limit, ROWS_PER_STEP)).await?;
+    let page = state.work.long(move || read_page(&with, &query, limit, ROWS_PER_STEP)).await?;
     Ok(json(&page))
 }
 
-/// Up to `limit` matching rows, of `most` rows read.
-fn look(state: &State, ask: &Ask, limit: usize, most: u64) -> ApiResponse<Page> {
+/// Up to `limit` matching rows, of `rows_max` rows read.
+fn read_page(state: &State, query: &ExchangeQuery, limit: usize, rows_max: u64) -> ApiResponse<Page> {
     let mut page = Page { exchanges: Vec::new(), cursor: None, looked_at: 0 };
     let (mut last, columns) = (None::<FleetRow>, FleetRow::columns());
-    let read = rows::rows(&state.data, &ask.range, &mut |placed| {
+    let read = rows::rows(&state.data, &query.range, &mut |placed| {
         // There is one more row than requested, or than may be read: so there is a next page.
-        if page.exchanges.len() == limit || page.looked_at == most {
+        if page.exchanges.len() == limit || page.looked_at == rows_max {
             page.cursor = last.as_ref().map(|row| filter::text_of(&Cursor::of(row)));
             return ControlFlow::Break(());
         }
         page.looked_at += 1;
-        if ask.takes(&placed) {
+        if query.matches(&placed) {
             page.exchanges.push(report::export::object(&columns, &placed));
         }
         last = Some(placed);
         ControlFlow::Continue(())
     });
-    let read = read.map_err(|error| state.not_done(&error))?;
-    state.miss(&read.missing);
+    let read = read.map_err(|error| state.refusal_for(&error))?;
+    state.report_missing_files(&read.missing);
     Ok(page)
 }
 
 impl State {
     /// Missing files: their rows are not in the result.
-    fn miss(&self, files: &[String]) {
+    fn report_missing_files(&self, files: &[String]) {
         for file in files {
             self.trouble(&format_args!("days/{file} is missing: its rows are not in the result"));
         }

@@ -39,11 +39,11 @@ pub(super) async fn refusals(With(state): With<State>, uri: Uri) -> ApiResponse<
     let mut parameters = Parameters::of(&uri, &["limit", "before"])?;
     let limit = parameters.number("limit", 1, 1_000, 100)?;
     let before = parameters.number("before", 1, i64::MAX as u64, i64::MAX as u64)?;
-    let refusals = state.read(move |index| told(index, limit as i64, before as i64)).await?;
+    let refusals = state.read(move |index| refusals_before(index, limit as i64, before as i64)).await?;
     Ok(json(&refusals))
 }
 
-fn told(index: &Connection, limit: i64, before: i64) -> rusqlite::Result<Refusals> {
+fn refusals_before(index: &Connection, limit: i64, before: i64) -> rusqlite::Result<Refusals> {
     let mut statement = index.prepare_cached("SELECT why, count FROM refused ORDER BY why")?;
     let counts = statement.query_map([], |row| Ok(Count { why: row.get(0)?, count: row.get(1)? }))?;
     let counts = counts.collect::<rusqlite::Result<Vec<_>>>()?;
@@ -138,11 +138,11 @@ struct Queue {
 pub(super) async fn health(With(state): With<State>, uri: Uri) -> ApiResponse<Response> {
     Parameters::of(&uri, &[])?;
     let with = state.clone();
-    let health = state.read(move |index| fares(index, &with)).await?;
+    let health = state.read(move |index| read_health(index, &with)).await?;
     Ok(json(&health))
 }
 
-fn fares(index: &Connection, state: &State) -> rusqlite::Result<Health> {
+fn read_health(index: &Connection, state: &State) -> rusqlite::Result<Health> {
     let one = |sql: &str| index.query_row(sql, [], |row| row.get::<_, i64>(0));
     let queue =
         index.query_row("SELECT count(*), coalesce(sum(rows), 0), min(received_at) FROM pending", [], |row| {

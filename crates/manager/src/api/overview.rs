@@ -1,7 +1,7 @@
 //! The event stream of the page: the state of all agents and alerts, and every two seconds the changes.
 //!
 //! ```text
-//!   index ──look──▶ Seen ──differs from the one before──▶ step ─┐
+//!   index ──read──▶ PageState ──changes──▶ step ─┐
 //!                     └────────────────────────────────▶ whole ─┴─ Hub: serialised once, the same bytes for all
 //! ```
 //!
@@ -27,7 +27,7 @@ use crate::quality::{self, QualityError};
 /// The polling thread. It ends when this is dropped.
 #[derive(Debug)]
 pub struct Overview {
-    bell: UpdateSignal,
+    signal: UpdateSignal,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -37,25 +37,25 @@ impl Overview {
     /// # Errors
     /// No thread could be started.
     pub fn start(state: &State) -> io::Result<Overview> {
-        let bell = state.bell.clone();
+        let signal = state.signal.clone();
         let state = state.clone();
-        let mut looker = Poller::default();
+        let mut poller = Poller::default();
         let thread = thread::Builder::new().name("overview".into()).spawn(move || {
             loop {
-                looker.turn(&state);
-                if state.bell.wait(UPDATE_INTERVAL) {
+                poller.poll(&state);
+                if state.signal.wait(UPDATE_INTERVAL) {
                     state.hub.close();
                     return;
                 }
             }
         })?;
-        Ok(Overview { bell, thread: Some(thread) })
+        Ok(Overview { signal, thread: Some(thread) })
     }
 }
 
 impl Drop for Overview {
     fn drop(&mut self) {
-        self.bell.end();
+        self.signal.end();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -68,18 +68,18 @@ pub(super) struct UpdateSignal(Arc<(Mutex<SignalState>, Condvar)>);
 
 #[derive(Debug, Default)]
 struct SignalState {
-    is_rung: bool,
-    is_over: bool,
+    is_signalled: bool,
+    is_ending: bool,
 }
 
 impl UpdateSignal {
     /// Poll now.
-    pub(super) fn ring(&self) {
-        self.change(|rung| rung.is_rung = true);
+    pub(super) fn notify(&self) {
+        self.change(|state| state.is_signalled = true);
     }
 
     fn end(&self) {
-        self.change(|rung| rung.is_over = true);
+        self.change(|state| state.is_ending = true);
     }
 
     fn change(&self, change: impl FnOnce(&mut SignalState)) {
@@ -88,23 +88,23 @@ impl UpdateSignal {
     }
 
     /// Waits for a signal, or for a time; returns whether the thread must end.
-    fn wait(&self, at_most: Duration) -> bool {
-        let held = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.0.1.wait_timeout_while(held, at_most, |rung| !rung.is_rung && !rung.is_over);
-        let (mut held, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        held.is_rung = false;
-        held.is_over
+    fn wait(&self, timeout: Duration) -> bool {
+        let locked = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.0.1.wait_timeout_while(locked, timeout, |state| !state.is_signalled && !state.is_ending);
+        let (mut locked, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        locked.is_signalled = false;
+        locked.is_ending
     }
 }
 
 /// The displayed state as JSON.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-struct Seen {
+struct PageState {
     head: Map<String, Value>,
     agents: BTreeMap<String, Map<String, Value>>,
 }
 
-/// The changes between two [`Seen`] states.
+/// The changes between two [`PageState`] states.
 #[derive(Debug, Serialize)]
 struct Step {
     head: Map<String, Value>,
@@ -114,33 +114,33 @@ struct Step {
 
 #[derive(Default)]
 struct Poller {
-    seen: Arc<Seen>,
+    page_state: Arc<PageState>,
     sparks: HashMap<String, Value>,
     sparks_at_ns: u64,
     rates: Rates,
-    is_told: bool,
+    has_published: bool,
 }
 
 impl Poller {
-    fn turn(&mut self, state: &State) {
+    fn poll(&mut self, state: &State) {
         let now = now_ns();
-        let outcome = if state.viewers() > 0 || !self.is_told {
-            state.data.read(|index| self.look(index, now))
+        let outcome = if state.viewers() > 0 || !self.has_published {
+            state.data.read(|index| self.read_state(index, now))
         } else {
             state.data.read(|index| Ok(self.rates.sample(index, now).map(|()| None)?))
         };
         match outcome {
-            Ok(Some(seen)) => self.tell(state, seen),
+            Ok(Some(page_state)) => self.publish(state, page_state),
             Ok(None) => {}
             Err(error) => state.trouble(&error),
         }
     }
 
-    fn look(&mut self, index: &Connection, now_ns: u64) -> Result<Option<Seen>, Error> {
+    fn read_state(&mut self, index: &Connection, now_ns: u64) -> Result<Option<PageState>, Error> {
         self.rates.sample(index, now_ns)?;
         if now_ns.abs_diff(self.sparks_at_ns) >= SPARKLINE_INTERVAL_NS {
             self.sparks_at_ns = now_ns;
-            let sparks = quality::sparks(index, now_ns / 1_000_000_000, quality::Sides::Client);
+            let sparks = quality::read_sparklines(index, now_ns / 1_000_000_000, quality::Sides::Client);
             let sparks = sparks.map_err(|error| match error {
                 QualityError::Index(error) => Error::Index(error),
                 other => Error::Refused(other.to_string()),
@@ -148,17 +148,17 @@ impl Poller {
             self.sparks = sparks.agents.iter().map(|(agent, spark)| (agent.clone(), as_value(spark))).collect();
         }
         let all = agents(index, now_ns)?;
-        let left_out = all.len().saturating_sub(AGENTS_MAX);
+        let agents_left_out = all.len().saturating_sub(AGENTS_MAX);
         let agents = all.into_iter().take(AGENTS_MAX).map(|agent| self.line(agent)).collect();
         let one = |sql: &str| index.query_row(sql, [], |row| row.get::<_, i64>(0));
         let head = json!({
             "now_unix_ns": now_ns,
-            "agents_left_out": left_out,
+            "agents_left_out": agents_left_out,
             "alerts": as_value(&alerts::list(index)?),
             "refused": one("SELECT coalesce(sum(count), 0) FROM refused")?,
             "waiting_rows": one("SELECT coalesce(sum(rows), 0) FROM pending")?,
         });
-        Ok(Some(Seen { head: object(head), agents }))
+        Ok(Some(PageState { head: object(head), agents }))
     }
 
     fn line(&self, agent: Agent) -> (String, Map<String, Value>) {
@@ -168,17 +168,17 @@ impl Poller {
         (agent.name, line)
     }
 
-    fn tell(&mut self, state: &State, seen: Seen) {
-        let step = self.is_told.then(|| as_value(&Step::between(&self.seen, &seen)).to_string());
-        self.seen = Arc::new(seen);
-        self.is_told = true;
-        let whole = Arc::clone(&self.seen);
-        state.hub.publish(step.as_deref(), Box::new(move || as_value(&*whole).to_string()));
+    fn publish(&mut self, state: &State, page_state: PageState) {
+        let step = self.has_published.then(|| as_value(&Step::between(&self.page_state, &page_state)).to_string());
+        self.page_state = Arc::new(page_state);
+        self.has_published = true;
+        let snapshot = Arc::clone(&self.page_state);
+        state.hub.publish(step.as_deref(), Box::new(move || as_value(&*snapshot).to_string()));
     }
 }
 
 impl Step {
-    fn between(before: &Seen, after: &Seen) -> Step {
+    fn between(before: &PageState, after: &PageState) -> Step {
         let agents = after.agents.iter().filter_map(|(name, line)| {
             let changed = match before.agents.get(name) {
                 Some(was) => changed(was, line),
@@ -260,15 +260,15 @@ const SAMPLES: usize = 7;
 mod tests {
     use super::*;
 
-    fn seen(agents: &[(&str, Value)]) -> Seen {
+    fn page_state(agents: &[(&str, Value)]) -> PageState {
         let agents = agents.iter().map(|(name, line)| ((*name).to_owned(), object(line.clone()))).collect();
-        Seen { head: object(json!({ "refused": 1 })), agents }
+        PageState { head: object(json!({ "refused": 1 })), agents }
     }
 
     #[test]
     fn an_overview_update_has_only_changed_fields() {
-        let before = seen(&[("a", json!({ "rows": 1, "group": "" })), ("b", json!({ "rows": 2 }))]);
-        let after = seen(&[("a", json!({ "rows": 3, "group": "" })), ("c", json!({ "rows": 9 }))]);
+        let before = page_state(&[("a", json!({ "rows": 1, "group": "" })), ("b", json!({ "rows": 2 }))]);
+        let after = page_state(&[("a", json!({ "rows": 3, "group": "" })), ("c", json!({ "rows": 9 }))]);
         let step = as_value(&Step::between(&before, &after));
         assert_eq!(step, json!({ "head": {}, "agents": { "a": { "rows": 3 }, "c": { "rows": 9 } }, "gone": ["b"] }));
         assert_eq!(as_value(&Step::between(&after, &after))["agents"], json!({}));
@@ -278,8 +278,8 @@ mod tests {
     fn overview_rates_cover_the_last_minute() {
         let mut rates = Rates::default();
         let samples = (0..10_i64).map(|at| (at as u64 * 10_000_000_000, at * at));
-        let kept: VecDeque<_> = samples.skip(3).collect();
-        rates.rows.insert("a".into(), kept);
+        let remaining: VecDeque<_> = samples.skip(3).collect();
+        rates.rows.insert("a".into(), remaining);
         // From 3 to 9: 72 rows in a minute.
         assert_eq!((rates.of("a"), rates.of("b")), (Some(1.2), None));
         rates.rows.insert("a".into(), [(5, 7)].into());
@@ -288,12 +288,12 @@ mod tests {
 
     #[test]
     fn the_update_signal_wakes_and_ends_viewers() {
-        let bell = UpdateSignal::default();
-        bell.ring();
-        assert!(!bell.wait(Duration::from_secs(600)), "it was rung before");
-        let other = bell.clone();
+        let signal = UpdateSignal::default();
+        signal.notify();
+        assert!(!signal.wait(Duration::from_secs(600)), "the signal was set before the wait");
+        let other = signal.clone();
         let ends = thread::spawn(move || other.end());
-        assert!(bell.wait(Duration::from_secs(600)));
+        assert!(signal.wait(Duration::from_secs(600)));
         ends.join().unwrap();
     }
 }

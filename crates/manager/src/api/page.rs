@@ -19,11 +19,11 @@ pub fn router(state: State) -> Router {
         .route("/events", get(events));
     for asset in report::fleet::assets() {
         let text = Bytes::from(asset.text);
-        let answer = move || {
+        let respond = move || {
             let text = text.clone();
             async move { web::page(asset.kind, text) }
         };
-        router = router.route(&format!("/{}", asset.name), get(answer));
+        router = router.route(&format!("/{}", asset.name), get(respond));
     }
     let page = router.layer(from_fn(admit)).with_state(state.clone());
     page.merge(super::router(state))
@@ -35,9 +35,9 @@ async fn events(
     headers: HeaderMap,
 ) -> Response {
     // The last event received: the browser sends it on reconnect, otherwise the page does.
-    let said = headers.get("last-event-id").and_then(|id| id.to_str().ok());
-    let response = state.hub.join(said.or(query.get("after").map(String::as_str)));
+    let last_event_id = headers.get("last-event-id").and_then(|id| id.to_str().ok());
+    let response = state.hub.join(last_event_id.or(query.get("after").map(String::as_str)));
     // The stored state may be old if there was no viewer for a while.
-    state.bell.ring();
+    state.signal.notify();
     response
 }

@@ -67,19 +67,19 @@ impl Parameters {
     }
 
     /// A whole number within limits; `otherwise` if it is absent.
-    pub(super) fn number(&mut self, name: &str, least: u64, most: u64, otherwise: u64) -> ApiResponse<u64> {
-        let what = format!("a whole number from {least} to {most}");
+    pub(super) fn number(&mut self, name: &str, least: u64, greatest: u64, otherwise: u64) -> ApiResponse<u64> {
+        let what = format!("a whole number from {least} to {greatest}");
         let number = self.parsed(name, &what)?.unwrap_or(otherwise);
-        if !(least..=most).contains(&number) {
+        if !(least..=greatest).contains(&number) {
             return Err(malformed(format!("`{name}`: expected {what}.")));
         }
         Ok(number)
     }
 
     /// A time in ns since 1970, with the current time `now_ns`.
-    pub(super) fn moment(&mut self, name: &str, now_ns: u64) -> ApiResponse<Option<u64>> {
+    pub(super) fn time(&mut self, name: &str, now_ns: u64) -> ApiResponse<Option<u64>> {
         let Some(text) = self.0.remove(name) else { return Ok(None) };
-        moment(&text, now_ns).map(Some).ok_or_else(|| {
+        time(&text, now_ns).map(Some).ok_or_else(|| {
             malformed(format!(
                 "`{name}`: expected a time: 2026-11-22T10:00:00Z, 2026-11-22 10:00 (UTC), 2026-11-22, nanoseconds \
                  since 1970, or a time ago: 90s, 15min, 1h, 7d."
@@ -102,7 +102,7 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Named<T
 }
 
 /// Parses a time; `None` for other text, and for times before 1970 or after 2200.
-fn moment(text: &str, now_ns: u64) -> Option<u64> {
+fn time(text: &str, now_ns: u64) -> Option<u64> {
     let inside = |ns: u64| (ns <= LAST_NS).then_some(ns);
     if text.len() > 9 && text.bytes().all(|byte| byte.is_ascii_digit()) {
         return inside(text.parse().ok()?);
@@ -123,6 +123,7 @@ fn moment(text: &str, now_ns: u64) -> Option<u64> {
     inside(u64::try_from(at.ok()?.as_nanosecond()).ok()?)
 }
 
+/// Maximum bytes of a query, and maximum values of a list.
 const LENGTH_MAX: usize = 4096;
 const VALUES_MAX: usize = 100;
 const DAY_NS: u64 = 86_400_000_000_000;
@@ -142,10 +143,10 @@ mod tests {
     #[test]
     fn known_parameters_are_accepted_and_others_rejected() {
         let mut good = of("since=1h&agent=a%2Cb,c&limit=7").unwrap();
-        assert_eq!(good.moment("since", NOW).unwrap(), Some(NOW - 3_600_000_000_000));
+        assert_eq!(good.time("since", NOW).unwrap(), Some(NOW - 3_600_000_000_000));
         assert_eq!(good.list("agent").unwrap(), ["a", "b", "c"]);
         assert_eq!(good.number("limit", 1, 10, 5).unwrap(), 7);
-        assert_eq!(good.number("limit", 1, 10, 5).unwrap(), 5, "it was taken");
+        assert_eq!(good.number("limit", 1, 10, 5).unwrap(), 5, "the parameter was removed when it was read");
         assert!(of("").is_ok());
         for bad in ["sinse=1h", "agent=a&agent=b", "agent=%00", "agent=%ff", "=x", "agents"] {
             assert!(of(bad).is_err(), "{bad}");
@@ -158,7 +159,7 @@ mod tests {
 
     #[test]
     fn time_parameters_are_parsed() {
-        let second = |text| moment(text, NOW).map(|ns| ns / 1_000_000_000);
+        let second = |text| time(text, NOW).map(|ns| ns / 1_000_000_000);
         assert_eq!(second("2027-01-15T08:00:00Z"), Some(1_800_000_000));
         assert_eq!(second("2027-01-15T09:00:00+01:00"), Some(1_800_000_000));
         assert_eq!(second("2027-01-15 08:00"), Some(1_800_000_000));

@@ -9,8 +9,8 @@ use serde_json::Value;
 use super::parameters::Parameters;
 use super::responses::{ApiResponse, json, malformed, refused};
 use super::{State, now_ns};
-use crate::quality::{self as asked, ComparedSet, Comparison, QualityError, Query};
-use tap_protocol::Why;
+use crate::quality::{self, ComparedSet, Comparison, QualityError, Query};
+use tap_protocol::RefusalReason;
 
 /// `GET /api/1/quality`
 pub(super) async fn quality(With(state): With<State>, uri: Uri) -> ApiResponse<Response> {
@@ -20,26 +20,26 @@ pub(super) async fn quality(With(state): With<State>, uri: Uri) -> ApiResponse<R
     let query = Query {
         from_s: second(&mut parameters, "since", now)?,
         until_s: second(&mut parameters, "until", now)?,
-        resolution: word(&mut parameters, "resolution", "auto, minute, hour, day or month")?,
-        by: word(&mut parameters, "by", "none, agent, group, program, peer or side")?,
+        resolution: parse_name(&mut parameters, "resolution", "auto, minute, hour, day or month")?,
+        by: parse_name(&mut parameters, "by", "none, agent, group, program, peer or side")?,
         agent: parameters.text("agent"),
         group: parameters.text("group"),
         program: parameters.text("program"),
         peer: parameters.text("peer"),
-        side: word(&mut parameters, "side", "client, server or both")?,
+        side: parse_name(&mut parameters, "side", "client, server or both")?,
         whole_only: parameters.parsed("whole_only", "true or false")?.unwrap_or(false),
     };
     let with = state.clone();
-    let answer = state.work.long(move || {
-        let answer = with.data.read(|index| asked::query(index, &query, now / SECOND_NS));
-        answer.map_err(|error| with.no_answer(error))
+    let result = state.work.long(move || {
+        let result = with.data.read(|index| quality::query(index, &query, now / SECOND_NS));
+        result.map_err(|error| with.unavailable_or_malformed(error))
     });
-    Ok(json(&answer.await?))
+    Ok(json(&result.await?))
 }
 
 /// `GET /api/1/compare`
 pub(super) async fn compare(With(state): With<State>, uri: Uri) -> ApiResponse<Response> {
-    let mut parameters = Parameters::of(&uri, SIDES_TAKE)?;
+    let mut parameters = Parameters::of(&uri, COMPARE_PARAMETERS)?;
     let now = now_ns();
     let a = ComparedSet {
         from_s: second(&mut parameters, "since", now)?,
@@ -48,7 +48,7 @@ pub(super) async fn compare(With(state): With<State>, uri: Uri) -> ApiResponse<R
         group: parameters.text("a_group"),
         program: parameters.text("a_program"),
         peer: parameters.text("a_peer"),
-        side: word(&mut parameters, "side", "client, server or both")?,
+        side: parse_name(&mut parameters, "side", "client, server or both")?,
     };
     let b = ComparedSet {
         from_s: second(&mut parameters, "b_since", now)?,
@@ -62,33 +62,33 @@ pub(super) async fn compare(With(state): With<State>, uri: Uri) -> ApiResponse<R
     let confidence = parameters.parsed("confidence", "above 0 and below 1, such as 0.95")?.unwrap_or(0.95);
     let comparison = Comparison { a, b, confidence };
     let with = state.clone();
-    let answer = state.work.long(move || {
-        let answer = with.data.read(|index| asked::compare(index, &comparison, now / SECOND_NS));
-        answer.map_err(|error| with.no_answer(error))
+    let result = state.work.long(move || {
+        let result = with.data.read(|index| quality::compare(index, &comparison, now / SECOND_NS));
+        result.map_err(|error| with.unavailable_or_malformed(error))
     });
-    Ok(json(&answer.await?))
+    Ok(json(&result.await?))
 }
 
 impl State {
-    fn no_answer(&self, error: QualityError) -> super::Refused {
+    fn unavailable_or_malformed(&self, error: QualityError) -> super::Refused {
         match error {
-            QualityError::InvalidQuery(why) => refused(Why::InvalidValue, why),
+            QualityError::InvalidQuery(why) => refused(RefusalReason::InvalidValue, why),
             other => self.unavailable(&other),
         }
     }
 }
 
 fn second(parameters: &mut Parameters, name: &str, now_ns: u64) -> ApiResponse<Option<u64>> {
-    Ok(parameters.moment(name, now_ns)?.map(|ns| ns / SECOND_NS))
+    Ok(parameters.time(name, now_ns)?.map(|ns| ns / SECOND_NS))
 }
 
-/// One of these words; the first if the parameter is absent.
-fn word<T: DeserializeOwned + Default>(parameters: &mut Parameters, name: &str, words: &str) -> ApiResponse<T> {
+/// Parses a parameter with one of these names as value; the first if the parameter is absent.
+fn parse_name<T: DeserializeOwned + Default>(parameters: &mut Parameters, name: &str, names: &str) -> ApiResponse<T> {
     let Some(text) = parameters.text(name) else { return Ok(T::default()) };
-    serde_json::from_value(Value::String(text)).map_err(|_| malformed(format!("`{name}`: expected {words}.")))
+    serde_json::from_value(Value::String(text)).map_err(|_| malformed(format!("`{name}`: expected {names}.")))
 }
 
-const SIDES_TAKE: &[&str] = &[
+const COMPARE_PARAMETERS: &[&str] = &[
     "since",
     "until",
     "a_agent",

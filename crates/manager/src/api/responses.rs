@@ -15,19 +15,19 @@ use serde::de::DeserializeOwned;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::refused::Refused;
-use tap_protocol::Why;
+use tap_protocol::RefusalReason;
 
 /// The result of a handler, or the refusal.
 pub(super) type ApiResponse<T> = Result<T, Refused>;
 
 /// A refusal with its reason.
-pub(super) fn refused(why: Why, message: impl Into<String>) -> Refused {
+pub(super) fn refused(why: RefusalReason, message: impl Into<String>) -> Refused {
     Refused::new(why, message)
 }
 
 /// The request has an invalid format.
 pub(super) fn malformed(message: impl Into<String>) -> Refused {
-    refused(Why::Malformed, message)
+    refused(RefusalReason::Malformed, message)
 }
 
 /// A value as JSON.
@@ -44,7 +44,8 @@ pub(super) fn done() -> Response {
 pub(super) async fn body<T: DeserializeOwned>(request: Request) -> ApiResponse<T> {
     is_json(request.headers())?;
     let bytes = axum::body::to_bytes(request.into_body(), BODY_MAX).await;
-    let bytes = bytes.map_err(|_| refused(Why::TooLarge, "The body is longer than 64 KB, or ended early."))?;
+    let bytes =
+        bytes.map_err(|_| refused(RefusalReason::TooLarge, "The body is longer than 64 KB, or ended early."))?;
     serde_json::from_slice(&bytes).map_err(|error| {
         // The text of the error may repeat the input: only its position is sent.
         malformed(format!(
@@ -61,7 +62,10 @@ fn is_json(headers: &HeaderMap) -> ApiResponse<()> {
     if essence.eq_ignore_ascii_case("application/json") {
         return Ok(());
     }
-    Err(refused(Why::UnsupportedMediaType, "The body must be JSON with the header `Content-Type: application/json`."))
+    Err(refused(
+        RefusalReason::UnsupportedMediaType,
+        "The body must be JSON with the header `Content-Type: application/json`.",
+    ))
 }
 
 /// Limits of the threads that read the disk.
@@ -88,10 +92,10 @@ impl Work {
     }
 
     /// A permit for work of seconds, such as reading the files of many days; refused if all are taken.
-    pub(super) fn place(&self) -> ApiResponse<OwnedSemaphorePermit> {
+    pub(super) fn long_permit(&self) -> ApiResponse<OwnedSemaphorePermit> {
         Arc::clone(&self.long).try_acquire_owned().map_err(|_| {
             refused(
-                Why::TooManyRequests,
+                RefusalReason::TooManyRequests,
                 "Too many requests read the files at the same time. Try again in a few \
              seconds.",
             )
@@ -103,7 +107,7 @@ impl Work {
         &self,
         work: impl FnOnce() -> ApiResponse<T> + Send + 'static,
     ) -> ApiResponse<T> {
-        on_a_thread(self.place()?, work).await
+        on_a_thread(self.long_permit()?, work).await
     }
 }
 
@@ -116,12 +120,12 @@ async fn on_a_thread<T: Send + 'static>(
         drop(place);
         outcome
     });
-    // It fails if the work panicked; the permit is free then, too.
+    // The join fails if the work panicked; the permit is released in that case, too.
     done.await.map_err(|_| broken())?
 }
 
 fn broken() -> Refused {
-    refused(Why::Unavailable, "The request ended its thread. Please report it, with the request.")
+    refused(RefusalReason::Unavailable, "The request ended its thread. Please report it, with the request.")
 }
 
 /// Maximum bytes of a request body; batches have another limit.

@@ -10,8 +10,8 @@ use super::parameters::{Named, Parameters};
 use super::responses::{ApiResponse, body, json, refused};
 use super::{State, now_ns};
 use crate::error::Error;
-use crate::settings::{self, Wanted};
-use tap_protocol::{Settings, Why};
+use crate::settings::{self, UnversionedSettings};
+use tap_protocol::{RefusalReason, Settings};
 
 /// A change of settings. Absent fields are unchanged.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -83,7 +83,10 @@ pub(super) async fn of_group(
     };
     let agents = state.change(move |data| data.change(act)).await?;
     if agents.is_empty() {
-        return Err(refused(Why::NotFound, "No agent is in this group: /api/1/groups lists the groups with agents."));
+        return Err(refused(
+            RefusalReason::NotFound,
+            "No agent is in this group: /api/1/groups lists the groups with agents.",
+        ));
     }
     Ok(json(&ChangedGroup { agents }))
 }
@@ -109,13 +112,13 @@ impl Change {
     /// Changes an agent's settings and group.
     fn apply_to(&self, index: &Transaction<'_>, name: &str) -> Result<Changed, Error> {
         let before = settings::of(index, name)?.unwrap_or_default();
-        let wanted = Wanted {
+        let settings = UnversionedSettings {
             only: self.only.clone().unwrap_or(before.only),
             programs: self.programs.clone().unwrap_or(before.programs),
             share: self.share.unwrap_or(before.share),
         };
         let now = now_ns();
-        let settings = settings::change(index, name, &wanted, now)?;
+        let settings = settings::change(index, name, &settings, now)?;
         if let Some(group) = &self.group {
             settings::set_group(index, name, group, now)?;
         }

@@ -9,7 +9,7 @@ use super::parameters::{Named, Parameters};
 use super::responses::{ApiResponse, body, done, json, refused};
 use super::{State, now_ns};
 use crate::tokens::{self, Listed, Role};
-use tap_protocol::Why;
+use tap_protocol::RefusalReason;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -68,21 +68,21 @@ pub(super) async fn list(With(state): With<State>, uri: Uri) -> ApiResponse<Resp
 /// `POST /api/1/tokens`
 pub(super) async fn make(With(state): With<State>, uri: Uri, request: Request) -> ApiResponse<Response> {
     Parameters::of(&uri, &[])?;
-    let wanted: NewToken = body(request).await?;
-    let role = match wanted.role.as_deref() {
+    let request_body: NewToken = body(request).await?;
+    let role = match request_body.role.as_deref() {
         None => Role::Agent,
         Some(text) => Role::of(text).ok_or_else(|| {
             refused(
-                Why::InvalidValue,
+                RefusalReason::InvalidValue,
                 "`role`: expected agent, operator or \
          reader.",
             )
         })?,
     };
-    let name = wanted.name.clone();
+    let name = request_body.name.clone();
     let token = state.change(move |data| tokens::add(data, &name, role, now_ns())).await?;
-    let made = CreatedToken { name: wanted.name, role: role.as_str(), token };
-    Ok((StatusCode::CREATED, json(&made)).into_response())
+    let created = CreatedToken { name: request_body.name, role: role.as_str(), token };
+    Ok((StatusCode::CREATED, json(&created)).into_response())
 }
 
 /// `DELETE /api/1/tokens/{name}`

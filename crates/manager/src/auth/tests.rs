@@ -25,36 +25,36 @@ fn a_token_is_accepted_in_one_authorization_header_only() {
 fn a_refusal_has_the_json_format_of_the_protocol() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     runtime.block_on(async {
-        let mut refused = Refused::new(Why::AlreadyStored, "It is stored.");
+        let mut refused = Refused::new(RefusalReason::AlreadyStored, "It is stored.");
         refused.stored_through = Some(7);
         let response = refused.clone().into_response();
         assert_eq!(response.status().as_u16(), 409);
         assert_eq!(response.extensions().get::<Refused>(), Some(&refused));
         let body = response.into_body().collect().await.unwrap().to_bytes();
         let refusal: Refusal = serde_json::from_slice(&body).unwrap();
-        assert_eq!((refusal.error, refusal.stored_through), (Why::AlreadyStored, Some(7)));
+        assert_eq!((refusal.error, refusal.stored_through), (RefusalReason::AlreadyStored, Some(7)));
 
-        let response = Refused::new(Why::Unauthenticated, "").into_response();
+        let response = Refused::new(RefusalReason::Unauthenticated, "").into_response();
         assert_eq!(response.headers()[WWW_AUTHENTICATE], "Bearer");
         assert_eq!(response.headers()[CONNECTION], "close");
-        assert_eq!(Refused::new(Why::Unavailable, "").into_response().headers()[RETRY_AFTER], "5");
+        assert_eq!(Refused::new(RefusalReason::Unavailable, "").into_response().headers()[RETRY_AFTER], "5");
     });
 }
 
 #[test]
-fn every_refusal_reason_has_its_status() {
+fn each_refusal_reason_maps_to_its_http_status() {
     for why in [
-        Why::Unauthenticated,
-        Why::Forbidden,
-        Why::NotFound,
-        Why::MethodNotAllowed,
-        Why::TooLarge,
-        Why::UnsupportedMediaType,
-        Why::Malformed,
+        RefusalReason::Unauthenticated,
+        RefusalReason::Forbidden,
+        RefusalReason::NotFound,
+        RefusalReason::MethodNotAllowed,
+        RefusalReason::TooLarge,
+        RefusalReason::UnsupportedMediaType,
+        RefusalReason::Malformed,
     ] {
         assert_eq!(by_status(StatusCode::from_u16(why.status()).unwrap()).why, why);
     }
-    assert_eq!(by_status(StatusCode::INTERNAL_SERVER_ERROR).why, Why::Unavailable);
+    assert_eq!(by_status(StatusCode::INTERNAL_SERVER_ERROR).why, RefusalReason::Unavailable);
 }
 
 #[test]

@@ -10,14 +10,14 @@ use crate::error::{Error, Result};
 pub(crate) struct CrashPoints(Mutex<Option<CrashPoint>>);
 
 impl CrashPoints {
-    pub(crate) fn at(&self, point: CrashPoint) {
+    pub(crate) fn set(&self, point: CrashPoint) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(point);
     }
 
-    pub(super) fn reaches(&self, point: CrashPoint) -> Result<()> {
-        let mut wanted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if *wanted == Some(point) {
-            *wanted = None;
+    pub(super) fn crash_at(&self, point: CrashPoint) -> Result<()> {
+        let mut chosen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if *chosen == Some(point) {
+            *chosen = None;
             return Err(Error::Stopped(format!("{point:?}")));
         }
         Ok(())

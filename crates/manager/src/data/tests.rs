@@ -4,21 +4,21 @@ use super::*;
 fn a_data_folder_accepts_one_manager_and_concurrent_commands() {
     let folder = tempfile::tempdir().unwrap();
     let data = Data::open(folder.path()).unwrap();
-    assert!(matches!(Data::open(folder.path()), Err(Error::Taken(_))));
+    assert!(matches!(Data::open(folder.path()), Err(Error::InUse(_))));
     let mode = |name: &str| {
         use std::os::unix::fs::PermissionsExt as _;
         std::fs::metadata(folder.path().join(name)).unwrap().permissions().mode() & 0o777
     };
     assert_eq!([mode("index.sqlite"), mode("index.sqlite-wal"), mode("days")], [0o600, 0o600, 0o700]);
-    let beside = Data::beside(folder.path(), false).unwrap();
-    beside.keep_fact("a", "1").unwrap();
+    let shared = Data::open_shared(folder.path(), false).unwrap();
+    shared.set_fact("a", "1").unwrap();
     assert_eq!(data.fact("a").unwrap().as_deref(), Some("1"));
-    data.settle();
-    drop((data, beside));
+    data.checkpoint();
+    drop((data, shared));
     let again = Data::open(folder.path()).unwrap();
     assert_eq!((again.fact("a").unwrap().as_deref(), again.fact("b").unwrap()), (Some("1"), None));
     let nothing = tempfile::tempdir().unwrap();
-    assert!(matches!(Data::beside(nothing.path(), false), Err(Error::NoData(_))));
+    assert!(matches!(Data::open_shared(nothing.path(), false), Err(Error::NoData(_))));
 }
 
 #[test]
@@ -56,11 +56,11 @@ fn index_changes_are_atomic_and_reads_are_consistent() {
     data.read(|index| {
         assert_eq!(count(index)?, 0);
         data.change(|index| enter(index, "b"))?;
-        assert_eq!(count(index)?, 0, "what was read first stands");
+        assert_eq!(count(index)?, 0, "a read transaction sees the state of its start");
         Ok::<_, rusqlite::Error>(())
     })
     .unwrap();
     assert_eq!(data.read(count).unwrap(), 1);
     let written = data.read(|index| index.execute("INSERT INTO facts VALUES ('c', '')", []));
-    assert!(written.is_err(), "who reads does not write");
+    assert!(written.is_err(), "a reading connection cannot write");
 }

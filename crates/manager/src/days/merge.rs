@@ -10,7 +10,7 @@ use schema::{FleetRow, Record as _};
 use store::{PartFile, PartWriter};
 
 use super::ordered::{Ordered, Source};
-use super::place::{Part, tidy};
+use super::place::{Part, remove_unlisted};
 use crate::data::{CrashPoint, Data};
 use crate::day_files::{day_named, day_of, next_name, path_of};
 use crate::error::{Error, Result};
@@ -26,14 +26,14 @@ pub struct Merged {
     pub day: String,
     /// Number of files that were merged.
     pub files: usize,
-    /// Why they were not merged: one of them cannot be read.
+    /// Why the files were not merged: one of them cannot be read.
     pub trouble: Option<String>,
 }
 
 impl Merged {
-    pub(super) fn tell(&self, notes: &Notes) {
+    pub(super) fn log_to(&self, notes: &Notes) {
         if let Some(trouble) = &self.trouble {
-            notes.say(&format!("files of {} are not merged, since one of them cannot be read: {trouble}", self.day));
+            notes.log(&format!("files of {} are not merged, since one of them cannot be read: {trouble}", self.day));
         }
     }
 }
@@ -42,21 +42,21 @@ impl Merged {
 ///
 /// # Errors
 /// A full disk, another file system error, SQLite's; everything is then unchanged.
-pub fn merge(data: &Data, left_alone: &mut SkippedFiles, now_ns: u64) -> Result<Option<Merged>> {
-    let Some(parts) = worth_it(data, left_alone, now_ns)? else { return Ok(None) };
+pub fn merge(data: &Data, skipped_files: &mut SkippedFiles, now_ns: u64) -> Result<Option<Merged>> {
+    let Some(parts) = parts_to_merge(data, skipped_files, now_ns)? else { return Ok(None) };
     let day = parts[0].day.clone();
     let files = parts.len();
-    match merge_these(data, &parts, now_ns) {
+    match merge_parts(data, &parts, now_ns) {
         Ok(()) => Ok(Some(Merged { day, files, trouble: None })),
         Err(error @ (Error::Store(_) | Error::Refused(_))) if !error.is_disk_full() => {
-            left_alone.extend(parts.into_iter().map(|part| (part.day, part.file)));
+            skipped_files.extend(parts.into_iter().map(|part| (part.day, part.file)));
             Ok(Some(Merged { day, files, trouble: Some(error.to_string()) }))
         }
         Err(error) => Err(error),
     }
 }
 
-fn merge_these(data: &Data, parts: &[Part], now_ns: u64) -> Result<()> {
+fn merge_parts(data: &Data, parts: &[Part], now_ns: u64) -> Result<()> {
     let day = &parts[0].day;
     let mut sources = Vec::new();
     for part in parts {
@@ -77,12 +77,12 @@ fn merge_these(data: &Data, parts: &[Part], now_ns: u64) -> Result<()> {
         first_ns: parts.iter().map(|part| part.first_ns).min().unwrap_or(0),
         last_ns: parts.iter().map(|part| part.last_ns).max().unwrap_or(0),
     };
-    let outcome = swap(data, parts, &merged, now_ns);
+    let outcome = replace_parts(data, parts, &merged, now_ns);
     if let Err(error) = outcome {
-        tidy(data, &[merged], &error);
+        remove_unlisted(data, &[merged], &error);
         return Err(error);
     }
-    data.reaches(CrashPoint::MergedCommitted)?;
+    data.crash_at(CrashPoint::MergedCommitted)?;
     for (at, part) in parts.iter().enumerate() {
         let path = path_of(data, day, &part.file);
         match std::fs::remove_file(&path) {
@@ -92,7 +92,7 @@ fn merge_these(data: &Data, parts: &[Part], now_ns: u64) -> Result<()> {
             _ => {}
         }
         if at == 0 {
-            data.reaches(CrashPoint::MergedHalfRemoved)?;
+            data.crash_at(CrashPoint::MergedHalfRemoved)?;
         }
     }
     Ok(())
@@ -111,8 +111,8 @@ fn copy(rows: Ordered, writer: &mut PartWriter<FleetRow>) -> Result<()> {
 }
 
 /// Replaces the original files by the merged one in the index.
-fn swap(data: &Data, parts: &[Part], merged: &Part, now_ns: u64) -> Result<()> {
-    data.reaches(CrashPoint::MergedNamed)?;
+fn replace_parts(data: &Data, parts: &[Part], merged: &Part, now_ns: u64) -> Result<()> {
+    data.crash_at(CrashPoint::MergedNamed)?;
     let rows: u64 = parts.iter().map(|part| part.rows).sum();
     if merged.rows != rows {
         let why = format!(
@@ -122,24 +122,24 @@ fn swap(data: &Data, parts: &[Part], merged: &Part, now_ns: u64) -> Result<()> {
         return Err(Error::Refused(why));
     }
     data.change(|index| {
-        let mut forget = index.prepare_cached("DELETE FROM parts WHERE day = ?1 AND file = ?2")?;
+        let mut remove = index.prepare_cached("DELETE FROM parts WHERE day = ?1 AND file = ?2")?;
         for part in parts {
-            forget.execute(params![part.day, part.file])?;
+            remove.execute(params![part.day, part.file])?;
         }
-        merged.enter(index, now_ns)?;
+        merged.insert(index, now_ns)?;
         Ok::<_, Error>(())
     })
 }
 
 /// Files of one day that are worth merging.
-fn worth_it(data: &Data, left_alone: &SkippedFiles, now_ns: u64) -> Result<Option<Vec<Part>>> {
+fn parts_to_merge(data: &Data, skipped_files: &SkippedFiles, now_ns: u64) -> Result<Option<Vec<Part>>> {
     let today = day_of(now_ns);
     data.read(|index| {
         let mut statement = index.prepare_cached(
             "SELECT day, file, rows, bytes, first_at, last_at, made_at FROM parts WHERE rows < ?1 \
              ORDER BY day, length(file), file",
         )?;
-        let found = statement.query_map([ROWS_ENOUGH], |row| {
+        let found = statement.query_map([UNMERGED_ROWS_MIN], |row| {
             let number = |at| Ok::<_, rusqlite::Error>(row.get::<_, i64>(at)?.unsigned_abs());
             let part = Part {
                 day: row.get(0)?,
@@ -152,7 +152,7 @@ fn worth_it(data: &Data, left_alone: &SkippedFiles, now_ns: u64) -> Result<Optio
             Ok((part, number(6)?))
         })?;
         let mut small: Vec<(Part, u64)> = found.collect::<rusqlite::Result<_>>()?;
-        small.retain(|(part, _)| !left_alone.contains(&(part.day.clone(), part.file.clone())));
+        small.retain(|(part, _)| !skipped_files.contains(&(part.day.clone(), part.file.clone())));
         let mut rest = small.into_iter().peekable();
         while let Some((first, made)) = rest.next() {
             let mut of_day = vec![(first, made)];
@@ -162,7 +162,7 @@ fn worth_it(data: &Data, left_alone: &SkippedFiles, now_ns: u64) -> Result<Optio
             let is_over = day_named(&of_day[0].0.day).is_some_and(|day| day < today)
                 && of_day.iter().all(|(_, made)| made.saturating_add(QUIET_NS) < now_ns);
             let parts: Vec<Part> = of_day.into_iter().map(|(part, _)| part).collect();
-            if let Some(chosen) = chosen(parts, is_over) {
+            if let Some(chosen) = select_parts(parts, is_over) {
                 return Ok(Some(chosen));
             }
         }
@@ -171,11 +171,11 @@ fn worth_it(data: &Data, left_alone: &SkippedFiles, now_ns: u64) -> Result<Optio
 }
 
 /// Selects from the small files of a day, in the order of creation.
-fn chosen(parts: Vec<Part>, is_over: bool) -> Option<Vec<Part>> {
+fn select_parts(parts: Vec<Part>, is_over: bool) -> Option<Vec<Part>> {
     let step = |part: &Part| STEPS.iter().position(|bound| part.rows < *bound).unwrap_or(STEPS.len());
-    for wanted in 0..=STEPS.len() {
-        if parts.iter().filter(|part| step(part) == wanted).count() >= FILES_PER_MERGE {
-            return Some(parts.into_iter().filter(|part| step(part) == wanted).take(FILES_PER_MERGE).collect());
+    for expected in 0..=STEPS.len() {
+        if parts.iter().filter(|part| step(part) == expected).count() >= FILES_PER_MERGE {
+            return Some(parts.into_iter().filter(|part| step(part) == expected).take(FILES_PER_MERGE).collect());
         }
     }
     if is_over && parts.len() > 1 {
@@ -190,10 +190,11 @@ fn chosen(parts: Vec<Part>, is_over: bool) -> Option<Vec<Part>> {
 
 /// Maximum number of files in a merge. Each has a row group of some 14 MB in memory if all overlap.
 const FILES_PER_MERGE: usize = 8;
-/// Limits of sizes, in rows; the last size ends at [`ROWS_ENOUGH`].
+/// Limits of sizes, in rows; the last size ends at [`UNMERGED_ROWS_MIN`].
 const STEPS: [u64; 3] = [2_048, 16_384, 131_072];
 /// A file of this many rows is not merged any more: some 40 MB.
-const ROWS_ENOUGH: i64 = 1_000_000;
+const UNMERGED_ROWS_MIN: i64 = 1_000_000;
+/// Time without new rows after which the remaining files of a past day are merged.
 const QUIET_NS: u64 = 600_000_000_000;
 
 #[cfg(test)]
@@ -206,10 +207,10 @@ mod tests {
     }
 
     #[test]
-    fn eight_files_of_one_size_are_merged_and_the_rest_after_the_day_ended() {
+    fn eight_files_of_one_size_are_merged_and_the_remaining_files_after_the_day_ended() {
         let sizes = |of: &[u64]| of.iter().zip(1..).map(|(rows, number)| part(number, *rows)).collect::<Vec<_>>();
         let chosen_of = |of: &[u64], is_over| {
-            chosen(sizes(of), is_over).map(|parts| parts.iter().map(|part| part.rows).collect::<Vec<_>>())
+            select_parts(sizes(of), is_over).map(|parts| parts.iter().map(|part| part.rows).collect::<Vec<_>>())
         };
         assert_eq!(chosen_of(&[1; 7], false), None);
         assert_eq!(chosen_of(&[1; 9], false), Some(vec![1; 8]));

@@ -18,7 +18,7 @@ pub(crate) fn order(a: &FleetRow, b: &FleetRow) -> Ordering {
 
 /// A sorted file, or sorted rows.
 pub(crate) struct Source {
-    /// The earliest end time of its rows.
+    /// The earliest end time of the source's rows.
     first_ns: u64,
     /// The file and its next group; `None`: all its rows are in `ready`.
     file: Option<(PartFile<FleetRow>, usize)>,
@@ -36,7 +36,7 @@ impl Source {
     }
 
     /// Reads until a row is ready, or the source has ended.
-    fn fill(&mut self, within: &std::ops::Range<u64>) -> Result<()> {
+    fn fill(&mut self, range: &std::ops::Range<u64>) -> Result<()> {
         while self.ready.is_empty()
             && let Some((file, group)) = &mut self.file
         {
@@ -47,14 +47,14 @@ impl Source {
             let at = *group;
             *group += 1;
             let is_outside = file.range_of(at, "at_unix_ns").is_some_and(|(least, greatest)| {
-                greatest.cast_unsigned() < within.start || least.cast_unsigned() >= within.end
+                greatest.cast_unsigned() < range.start || least.cast_unsigned() >= range.end
             });
             if is_outside {
                 continue;
             }
             let mut rows = Vec::new();
             file.read_group(at, &mut rows)?;
-            rows.retain(|row| within.contains(&row.at_unix_ns));
+            rows.retain(|row| range.contains(&row.at_unix_ns));
             self.ready = rows.into();
         }
         Ok(())
@@ -63,49 +63,49 @@ impl Source {
 
 /// The merged sequence.
 pub(crate) struct Ordered {
-    within: std::ops::Range<u64>,
+    range: std::ops::Range<u64>,
     /// Sources not read yet, sorted by start; the earliest is the last.
-    later: Vec<Source>,
+    unread: Vec<Source>,
     /// Sources with a row ready.
-    begun: Vec<Source>,
+    active: Vec<Source>,
 }
 
 impl Ordered {
     /// A sequence of rows that end within this time range, ns since 1970.
-    pub(crate) fn new(mut sources: Vec<Source>, within: std::ops::Range<u64>) -> Ordered {
+    pub(crate) fn new(mut sources: Vec<Source>, range: std::ops::Range<u64>) -> Ordered {
         sources.sort_by_key(|source| std::cmp::Reverse(source.first_ns));
-        Ordered { within, later: sources, begun: Vec::new() }
+        Ordered { range, unread: sources, active: Vec::new() }
     }
 
     fn advance(&mut self) -> Result<Option<FleetRow>> {
         loop {
-            let least = self.least();
-            let least_ns = least.and_then(|at| self.begun[at].ready.front()).map(|row| row.at_unix_ns);
-            if let Some(next) = self.later.last()
+            let least = self.next_source();
+            let least_ns = least.and_then(|at| self.active[at].ready.front()).map(|row| row.at_unix_ns);
+            if let Some(next) = self.unread.last()
                 && least_ns.is_none_or(|least| next.first_ns <= least)
             {
-                let mut source = self.later.pop().expect("the heap was just checked to have an entry");
-                source.ready.retain(|row| self.within.contains(&row.at_unix_ns));
-                source.fill(&self.within)?;
+                let mut source = self.unread.pop().expect("the list was just checked to have an entry");
+                source.ready.retain(|row| self.range.contains(&row.at_unix_ns));
+                source.fill(&self.range)?;
                 if !source.ready.is_empty() {
-                    self.begun.push(source);
+                    self.active.push(source);
                 }
                 continue;
             }
             let Some(at) = least else { return Ok(None) };
-            let source = &mut self.begun[at];
+            let source = &mut self.active[at];
             let row = source.ready.pop_front();
-            source.fill(&self.within)?;
+            source.fill(&self.range)?;
             if source.ready.is_empty() {
-                self.begun.swap_remove(at);
+                self.active.swap_remove(at);
             }
             return Ok(row);
         }
     }
 
     /// The source with the next row.
-    fn least(&self) -> Option<usize> {
-        let fronts = self.begun.iter().enumerate().filter_map(|(at, source)| Some((at, source.ready.front()?)));
+    fn next_source(&self) -> Option<usize> {
+        let fronts = self.active.iter().enumerate().filter_map(|(at, source)| Some((at, source.ready.front()?)));
         fronts.min_by(|(_, a), (_, b)| order(a, b)).map(|(at, _)| at)
     }
 }
@@ -147,7 +147,7 @@ mod tests {
                 rows.sort_unstable_by(order);
                 let path = folder.path().join(format!("{at}.parquet"));
                 let mut writer = PartWriter::begin(&path).unwrap();
-                // In groups of seven.
+                // Files have row groups of seven rows.
                 rows.chunks(7).for_each(|group| writer.append(group).unwrap());
                 writer.finish().unwrap();
                 let first = rows.first().map_or(0, |row| row.at_unix_ns);
@@ -157,10 +157,10 @@ mod tests {
             let loose: Vec<FleetRow> = loose.iter().map(|end| { number += 1; row(*end, number) }).collect();
             all.extend(loose.clone());
             sources.push(Source::rows(loose));
-            let within = from..from + length;
-            all.retain(|row| within.contains(&row.at_unix_ns));
+            let range = from..from + length;
+            all.retain(|row| range.contains(&row.at_unix_ns));
             all.sort_unstable_by(order);
-            let found: Vec<FleetRow> = Ordered::new(sources, within).map(Result::unwrap).collect();
+            let found: Vec<FleetRow> = Ordered::new(sources, range).map(Result::unwrap).collect();
             prop_assert_eq!(found, all);
         }
     }

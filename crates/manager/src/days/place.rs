@@ -12,7 +12,7 @@ use crate::ingest::unpacked;
 use crate::notes::Notes;
 use crate::quality;
 use crate::tokens::signed;
-use tap_protocol::{Batch, shown};
+use tap_protocol::{Batch, printable};
 
 /// Result of one round.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,9 +30,9 @@ pub struct Round {
 }
 
 impl Round {
-    pub(super) fn tell(&self, notes: &Notes) {
+    pub(super) fn log_to(&self, notes: &Notes) {
         for (agent, sequence) in &self.set_aside {
-            notes.say(&format!(
+            notes.log(&format!(
                 "batch {sequence} of {agent} cannot be read and was moved to the table set_aside of index.sqlite: its \
                  rows are lost; is the disk failing?"
             ));
@@ -48,7 +48,7 @@ impl Round {
 
 /// A pending batch as stored in the index.
 #[derive(Debug)]
-pub(crate) struct Waiting {
+pub(crate) struct PendingBatch {
     pub(crate) id: i64,
     pub(crate) agent: String,
     pub(crate) group: String,
@@ -60,14 +60,14 @@ pub(crate) struct Waiting {
     pub(crate) body: Vec<u8>,
 }
 
-impl Waiting {
+impl PendingBatch {
     /// Columns of pending and agents, as [`of`](Self::of) expects them.
     pub(crate) const COLUMNS: &'static str = "p.id, p.agent, coalesce(a.\"group\", ''), p.stream, p.sequence, p.zero_at, \
                                               p.clock_offset_ns, p.rows, p.body FROM pending p LEFT JOIN agents a ON a.name = p.agent";
 
-    pub(crate) fn of(row: &rusqlite::Row<'_>) -> rusqlite::Result<Waiting> {
+    pub(crate) fn of(row: &rusqlite::Row<'_>) -> rusqlite::Result<PendingBatch> {
         let number = |at| Ok::<_, rusqlite::Error>(row.get::<_, i64>(at)?.unsigned_abs());
-        Ok(Waiting {
+        Ok(PendingBatch {
             id: row.get(0)?,
             agent: row.get(1)?,
             group: row.get(2)?,
@@ -80,7 +80,7 @@ impl Waiting {
         })
     }
 
-    /// Its rows with their times and names, or why the stored batch is unreadable.
+    /// The batch's rows with their times and names, or why the stored batch is unreadable.
     pub(crate) fn placed(&self, into: &mut Vec<FleetRow>) -> std::result::Result<(), String> {
         let text =
             unpacked(&self.body).map_err(|error| error.to_string())?.ok_or("it is longer than a batch can be")?;
@@ -113,17 +113,17 @@ impl Waiting {
 /// # Errors
 /// A full disk, another file system error, SQLite's.
 pub fn place(data: &Data, oldest_day: u64, now_ns: u64) -> Result<Round> {
-    match place_some(data, ROWS_PER_ROUND, oldest_day, now_ns) {
-        Err(error) if error.is_of_the_rows() => {}
+    match write_some(data, ROWS_PER_ROUND, oldest_day, now_ns) {
+        Err(error) if error.is_row_error() => {}
         outcome => return outcome,
     }
-    // One batch is the cause: the oldest is tried alone, and so on until it is found.
-    match place_some(data, 1, oldest_day, now_ns) {
-        Err(error) if error.is_of_the_rows() => {
+    // One batch causes the error: the oldest batch is written alone, and so on until the batch is found.
+    match write_some(data, 1, oldest_day, now_ns) {
+        Err(error) if error.is_row_error() => {
             let (waiting, more) = oldest(data, 1)?;
             let Some(batch) = waiting.first() else { return Ok(Round::default()) };
             data.change(|index| {
-                set_aside(index, batch, &shown(&error.to_string()), now_ns)?;
+                set_aside(index, batch, &printable(&error.to_string()), now_ns)?;
                 index.execute("DELETE FROM pending WHERE id = ?1", [batch.id])
             })?;
             let set_aside = vec![(batch.agent.clone(), batch.sequence)];
@@ -134,8 +134,8 @@ pub fn place(data: &Data, oldest_day: u64, now_ns: u64) -> Result<Round> {
 }
 
 /// Writes the oldest batches, at least one and up to this number of rows.
-fn place_some(data: &Data, rows_enough: u64, oldest_day: u64, now_ns: u64) -> Result<Round> {
-    let (waiting, more) = oldest(data, rows_enough)?;
+fn write_some(data: &Data, rows_target: u64, oldest_day: u64, now_ns: u64) -> Result<Round> {
+    let (waiting, more) = oldest(data, rows_target)?;
     if waiting.is_empty() {
         return Ok(Round::default());
     }
@@ -146,7 +146,7 @@ fn place_some(data: &Data, rows_enough: u64, oldest_day: u64, now_ns: u64) -> Re
         let before = rows.len();
         if let Err(why) = batch.placed(&mut rows) {
             rows.truncate(before);
-            spoilt.push((batch, shown(&why)));
+            spoilt.push((batch, printable(&why)));
             round.set_aside.push((batch.agent.clone(), batch.sequence));
         }
     }
@@ -164,10 +164,10 @@ fn place_some(data: &Data, rows_enough: u64, oldest_day: u64, now_ns: u64) -> Re
     rows.sort_unstable_by(ordered::order);
     let mut parts = Vec::new();
     let outcome = write_days(data, &rows, &mut parts).and_then(|()| {
-        data.reaches(CrashPoint::PartsNamed)?;
+        data.crash_at(CrashPoint::PartsNamed)?;
         data.change(|index| {
             for part in &parts {
-                part.enter(index, now_ns)?;
+                part.insert(index, now_ns)?;
             }
             quality::fold(index, &rows)?;
             for (agent, count) in &too_old {
@@ -179,15 +179,15 @@ fn place_some(data: &Data, rows_enough: u64, oldest_day: u64, now_ns: u64) -> Re
             }
             let mut remove = index.prepare_cached("DELETE FROM pending WHERE id = ?1")?;
             waiting.iter().try_for_each(|batch| remove.execute([batch.id]).map(drop))?;
-            data.reaches(CrashPoint::PlacedWritten)
+            data.crash_at(CrashPoint::PlacedWritten)
         })?;
-        data.reaches(CrashPoint::PlacedCommitted)
+        data.crash_at(CrashPoint::PlacedCommitted)
     });
     round.files = parts.len();
     match outcome {
         Ok(()) => Ok(round),
         Err(error) => {
-            tidy(data, &parts, &error);
+            remove_unlisted(data, &parts, &error);
             Err(error)
         }
     }
@@ -205,7 +205,7 @@ pub(super) struct Part {
 }
 
 impl Part {
-    pub(super) fn enter(&self, index: &rusqlite::Connection, now_ns: u64) -> rusqlite::Result<()> {
+    pub(super) fn insert(&self, index: &rusqlite::Connection, now_ns: u64) -> rusqlite::Result<()> {
         index
             .prepare_cached(
                 "INSERT INTO parts (day, file, rows, bytes, first_at, last_at, made_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
@@ -224,7 +224,7 @@ impl Part {
 }
 
 /// Removes files that were not listed: a reader of all files would otherwise read their rows twice later.
-pub(super) fn tidy(data: &Data, parts: &[Part], error: &Error) {
+pub(super) fn remove_unlisted(data: &Data, parts: &[Part], error: &Error) {
     if error.is_stop() {
         return;
     }
@@ -243,14 +243,14 @@ pub(super) fn tidy(data: &Data, parts: &[Part], error: &Error) {
 }
 
 /// The oldest pending batches up to this number of rows, and whether there are more.
-fn oldest(data: &Data, rows_enough: u64) -> Result<(Vec<Waiting>, bool)> {
+fn oldest(data: &Data, rows_target: u64) -> Result<(Vec<PendingBatch>, bool)> {
     data.read(|index| {
-        let mut statement = index.prepare_cached(&format!("SELECT {} ORDER BY p.id", Waiting::COLUMNS))?;
+        let mut statement = index.prepare_cached(&format!("SELECT {} ORDER BY p.id", PendingBatch::COLUMNS))?;
         let mut found = statement.query([])?;
         let (mut waiting, mut rows) = (Vec::new(), 0);
-        while rows < rows_enough {
+        while rows < rows_target {
             let Some(row) = found.next()? else { return Ok((waiting, false)) };
-            let batch = Waiting::of(row)?;
+            let batch = PendingBatch::of(row)?;
             rows += batch.rows;
             waiting.push(batch);
         }
@@ -273,7 +273,7 @@ fn write_days(data: &Data, rows: &[FleetRow], parts: &mut Vec<Part>) -> Result<(
             writer.discard();
             return Err(error.into());
         }
-        data.reaches(CrashPoint::PartWritten)?;
+        data.crash_at(CrashPoint::PartWritten)?;
         let finished = writer.finish()?;
         parts.push(Part {
             day,
@@ -297,7 +297,7 @@ fn sync_folder(folder: &std::path::Path) -> Result<()> {
 }
 
 /// Moves an unreadable batch to the table for inspection.
-fn set_aside(index: &rusqlite::Connection, batch: &Waiting, why: &str, now_ns: u64) -> rusqlite::Result<()> {
+fn set_aside(index: &rusqlite::Connection, batch: &PendingBatch, why: &str, now_ns: u64) -> rusqlite::Result<()> {
     index
         .prepare_cached(
             "INSERT INTO set_aside (at, agent, stream, sequence, rows, why, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
@@ -319,4 +319,5 @@ fn set_aside(index: &rusqlite::Connection, batch: &Waiting, why: &str, now_ns: u
 
 /// Rows of one round, or of one larger batch: some 30 MB.
 const ROWS_PER_ROUND: u64 = 20_000;
+/// Maximum stored unreadable batches.
 const SET_ASIDE_MAX: i64 = 100;

@@ -1,4 +1,4 @@
-//! Repairs at the start what a killed manager left.
+//! Repairs, at the start, the files of a manager that was killed.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -16,26 +16,26 @@ pub struct Recovered {
     /// Number of removed unfinished files.
     pub removed: usize,
     /// Complete files that the index does not list, moved to DATA/unknown: after a kill their rows are pending,
-    /// merged, or expired; after an older index was restored, the files are what it lacks.
+    /// merged, or expired; after an older index was restored, the index lacks the files.
     pub aside: Vec<String>,
     /// Files that the index listed and that are missing, with their rows; they are no longer listed.
     pub vanished: Vec<(String, String, u64)>,
 }
 
 impl Recovered {
-    pub(crate) fn tell(&self, notes: &Notes) {
+    pub(crate) fn log_to(&self, notes: &Notes) {
         if self.removed > 0 {
-            notes.say(&format!("removed {} unfinished files of the previous manager process", self.removed));
+            notes.log(&format!("removed {} unfinished files of the previous manager process", self.removed));
         }
         if !self.aside.is_empty() {
             let count = self.aside.len();
-            notes.say(&format!(
+            notes.log(&format!(
                 "moved {count} files that the index does not list to unknown/: after a kill this is expected and they \
                  can be removed; after an older index.sqlite was restored they contain the missing rows"
             ));
         }
         for (day, file, rows) in &self.vanished {
-            notes.say(&format!(
+            notes.log(&format!(
                 "days/{day}/{file} is missing, and {rows} rows with it: it was removed by another \
              program"
             ));
@@ -43,7 +43,7 @@ impl Recovered {
     }
 }
 
-/// Compares the day files with the index. Files with other names are left alone.
+/// Compares the day files with the index. Files with other names are not changed.
 ///
 /// # Errors
 /// A file system error, SQLite's.
@@ -68,7 +68,7 @@ pub fn recover(data: &Data) -> Result<Recovered> {
             if names.contains(&(&*day, &*file)) {
                 there.insert((day.clone(), file));
             } else if number_of(&file).is_some() {
-                found.aside.push(put_aside(data, &path, format!("{day}-{file}"))?);
+                found.aside.push(move_to_unknown(data, &path, format!("{day}-{file}"))?);
             } else if file.strip_suffix(".unfinished").and_then(number_of).is_some() {
                 std::fs::remove_file(&path).map_err(|source| Error::io("unlink", &path, source))?;
                 found.removed += 1;
@@ -88,7 +88,7 @@ pub fn recover(data: &Data) -> Result<Recovered> {
 }
 
 /// Moves a file out of the day folders.
-fn put_aside(data: &Data, path: &Path, name: String) -> Result<String> {
+fn move_to_unknown(data: &Data, path: &Path, name: String) -> Result<String> {
     let folder = data.folder().join("unknown");
     std::fs::create_dir_all(&folder).map_err(|source| Error::io("mkdir", &folder, source))?;
     // Of several files of one name the newest stays: they have the same rows.
@@ -99,24 +99,24 @@ fn put_aside(data: &Data, path: &Path, name: String) -> Result<String> {
 /// Checks that the day files belong to this index. Otherwise a manager whose index is missing would move all files
 /// away.
 fn belongs(data: &Data) -> Result<()> {
-    let path = data.days().join(OF);
+    let path = data.days().join(OWNER_FILE);
     let said = match std::fs::read_to_string(&path) {
         Ok(said) => Some(said),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
         Err(source) => return Err(Error::io("read", &path, source)),
     };
-    let own = match data.fact(ID)? {
-        Some(own) => own,
+    let index_id = match data.fact(ID_FACT)? {
+        Some(index_id) => index_id,
         None => {
-            let own = web::Secret::random()?.text().to_owned();
-            data.keep_fact(ID, &own)?;
-            own
+            let index_id = web::Secret::random()?.text().to_owned();
+            data.set_fact(ID_FACT, &index_id)?;
+            index_id
         }
     };
     match said {
-        Some(said) if said.trim() == own => Ok(()),
+        Some(stored) if stored.trim() == index_id => Ok(()),
         None if !has_parts(data)? => {
-            std::fs::write(&path, own + "\n").map_err(|source| Error::io("write", &path, source))
+            std::fs::write(&path, index_id + "\n").map_err(|source| Error::io("write", &path, source))
         }
         _ => Err(Error::Refused(format!(
             "{} belongs to another index than {}: restore that index, or move days/ away and start without its \
@@ -138,5 +138,5 @@ fn has_parts(data: &Data) -> Result<bool> {
 }
 
 /// The file in days/ with the identifier of its index, and the fact with the same identifier in the index.
-const OF: &str = ".of";
-const ID: &str = "id";
+const OWNER_FILE: &str = ".of";
+const ID_FACT: &str = "id";

@@ -5,7 +5,7 @@ use super::*;
 use crate::data::CrashPoint;
 use crate::day_files::{DAY_NS, day_named, day_of, files_in, name_of, number_of, path_of};
 use crate::ingest::put;
-use crate::retention::{self, Keep};
+use crate::retention::{self, Retention};
 use crate::settings;
 use crate::testing::{Found, NOW_NS, SECOND_NS, ZERO_NS, all, batch, data, files, found, known, number, stream};
 
@@ -15,21 +15,22 @@ const TODAY_NS: u64 = 2 * DAY_NS - 60 * SECOND_NS;
 
 /// Three batches of two agents, with rows of two days.
 fn fill(data: &Data) -> Found {
-    let put = |agent: &str, batch: &tap_protocol::Batch| drop(put(data, agent, batch, ZERO_NS, NOW_NS).unwrap());
-    put("a", &batch(&stream('a'), 1, &[YESTERDAY_NS, TODAY_NS, TODAY_NS + 1]));
-    put("b", &batch(&stream('b'), 1, &[TODAY_NS]));
-    put("a", &batch(&stream('a'), 2, &[YESTERDAY_NS, TODAY_NS - 1]));
+    let store_batch =
+        |agent: &str, batch: &tap_protocol::Batch| drop(put(data, agent, batch, ZERO_NS, NOW_NS).unwrap());
+    store_batch("a", &batch(&stream('a'), 1, &[YESTERDAY_NS, TODAY_NS, TODAY_NS + 1]));
+    store_batch("b", &batch(&stream('b'), 1, &[TODAY_NS]));
+    store_batch("a", &batch(&stream('a'), 2, &[YESTERDAY_NS, TODAY_NS - 1]));
     let rows = found(data);
     assert_eq!((rows.len(), rows.values().sum::<usize>()), (6, 6));
     rows
 }
 
 /// Opens the folder as after a kill.
-fn opened_again(data: Arc<Data>, folder: &Path) -> Arc<Data> {
+fn reopened(data: Arc<Data>, folder: &Path) -> Arc<Data> {
     drop(data);
     let data = Data::open(folder).unwrap();
     recover(&data).unwrap();
-    assert_eq!(files(&data), known(&data), "what the index does not know is gone");
+    assert_eq!(files(&data), known(&data), "files that the index does not list are removed");
     data
 }
 
@@ -59,7 +60,7 @@ fn rows_are_written_to_the_files_of_their_days_in_order() {
     }
     assert!(after.is_sorted_by_key(|row| (row.at_unix_ns, row.stream.clone(), row.sequence, row.number)));
     assert_eq!(after[0].at_unix_ns, ZERO_NS + YESTERDAY_NS);
-    assert_eq!(placed(&data), Round::default(), "nothing waits");
+    assert_eq!(placed(&data), Round::default(), "no row waits");
 }
 
 #[test]
@@ -69,11 +70,11 @@ fn a_kill_while_writing_day_files_neither_loses_nor_duplicates_rows() {
     {
         let (folder, data) = data();
         let before = fill(&data);
-        data.stops.at(point);
+        data.crash_points.set(point);
         assert!(matches!(place(&data, 0, NOW_NS), Err(Error::Stopped(_))), "{point:?}");
-        let left = files(&data);
-        assert!(!left.is_empty(), "{point:?}: a killed one tidies nothing");
-        let data = opened_again(data, folder.path());
+        let remaining_files = files(&data);
+        assert!(!remaining_files.is_empty(), "{point:?}: a killed manager does no clean-up");
+        let data = reopened(data, folder.path());
         let is_placed = point == CrashPoint::PlacedCommitted;
         assert_eq!(number(&data, "SELECT count(*) FROM pending"), if is_placed { 0 } else { 3 }, "{point:?}");
         // Quality counts exactly the written rows, in the same transaction.
@@ -94,7 +95,10 @@ fn if_a_day_file_cannot_be_created_all_rows_wait_and_no_partial_file_stays() {
     std::fs::write(&folder, "").unwrap();
     assert!(place(&data, 0, NOW_NS).is_err());
     assert_eq!(known(&data), Vec::<String>::new());
-    assert!(files_in(&data.days().join("2026-11-22")).unwrap().is_empty(), "the first day's file was removed again");
+    assert!(
+        files_in(&data.days().join("2026-11-22")).unwrap().is_empty(),
+        "the file of the first day was removed after the failure"
+    );
     assert_eq!(number(&data, "SELECT count(*) FROM pending"), 3);
     std::fs::remove_file(&folder).unwrap();
     placed(&data);
@@ -119,7 +123,11 @@ fn merging_small_files_neither_loses_nor_duplicates_rows() {
     // A past day is merged after a time without new rows.
     put(&data, "a", &batch(&stream('a'), 9, &[TODAY_NS]), ZERO_NS, NOW_NS).unwrap();
     placed(&data);
-    assert_eq!(merge(&data, &mut SkippedFiles::new(), NOW_NS + 600 * SECOND_NS).unwrap(), None, "the day goes on");
+    assert_eq!(
+        merge(&data, &mut SkippedFiles::new(), NOW_NS + 600 * SECOND_NS).unwrap(),
+        None,
+        "files of the current day are not all merged"
+    );
     assert!(merge(&data, &mut SkippedFiles::new(), NOW_NS + DAY_NS).unwrap().is_some());
     assert_eq!(known(&data).len(), 1);
 }
@@ -133,14 +141,14 @@ fn a_kill_during_a_merge_neither_loses_nor_duplicates_rows() {
             placed(&data);
         }
         let before = found(&data);
-        data.stops.at(point);
+        data.crash_points.set(point);
         assert!(matches!(merge(&data, &mut SkippedFiles::new(), NOW_NS), Err(Error::Stopped(_))), "{point:?}");
         assert!(files(&data).len() > known(&data).len(), "{point:?}");
-        assert_eq!(found(&data), before, "{point:?}: who goes by the index sees each once");
-        let data = opened_again(data, folder.path());
+        assert_eq!(found(&data), before, "{point:?}: a reader of the index sees each row once");
+        let data = reopened(data, folder.path());
         assert_eq!(found(&data), before, "{point:?}");
-        let left = if point == CrashPoint::MergedNamed { 8 } else { 1 };
-        assert_eq!(known(&data).len(), left, "{point:?}");
+        let remaining_files = if point == CrashPoint::MergedNamed { 8 } else { 1 };
+        assert_eq!(known(&data).len(), remaining_files, "{point:?}");
         while merge(&data, &mut SkippedFiles::new(), NOW_NS).unwrap().is_some() {}
         assert_eq!((found(&data), known(&data).len()), (before, 1), "{point:?}");
     }
@@ -154,11 +162,11 @@ fn an_unreadable_file_is_excluded_from_merging_with_its_neighbours() {
         placed(&data);
     }
     std::fs::write(path_of(&data, "2026-11-23", "part-000003.parquet"), "damaged").unwrap();
-    let mut left_alone = SkippedFiles::new();
-    let merged = merge(&data, &mut left_alone, NOW_NS).unwrap().unwrap();
+    let mut skipped_files = SkippedFiles::new();
+    let merged = merge(&data, &mut skipped_files, NOW_NS).unwrap().unwrap();
     assert!(merged.trouble.is_some_and(|why| why.contains("part-000003")));
     assert_eq!((known(&data).len(), files(&data).len()), (8, 8));
-    assert_eq!(merge(&data, &mut left_alone, NOW_NS).unwrap(), None);
+    assert_eq!(merge(&data, &mut skipped_files, NOW_NS).unwrap(), None);
 }
 
 #[test]
@@ -199,8 +207,8 @@ fn a_removed_day_file_is_reported_and_dropped_from_the_index() {
     placed(&data);
     std::fs::remove_file(path_of(&data, "2026-11-22", "part-000001.parquet")).unwrap();
     let mut missing = Vec::new();
-    let wanted = crate::export::Range { from_ns: 0, until_ns: NOW_NS, after: None };
-    let exported = crate::export::rows(&data, &wanted, &mut |_| std::ops::ControlFlow::Continue(()));
+    let range = crate::export::Range { from_ns: 0, until_ns: NOW_NS, after: None };
+    let exported = crate::export::rows(&data, &range, &mut |_| std::ops::ControlFlow::Continue(()));
     missing.extend(exported.unwrap().missing);
     assert_eq!(missing, ["2026-11-22/part-000001.parquet"]);
     // Foreign files stay.
@@ -219,7 +227,7 @@ fn rows_of_expired_days_are_counted_and_days_expire_by_age_and_size() {
     let (folder, data) = data();
     let (notes, _writing) = Notes::start(Arc::clone(&data), Arc::new(|_| {})).unwrap();
     let today = day_of(NOW_NS);
-    let age = |days: u64| Keep { age: Some(Duration::from_secs(days * 86_400)), bytes: None };
+    let age = |days: u64| Retention { age: Some(Duration::from_secs(days * 86_400)), bytes: None };
     fill(&data);
     let round = place(&data, age(0).oldest_day(NOW_NS), NOW_NS).unwrap();
     assert_eq!((round.rows, round.too_old), (4, 2));
@@ -230,18 +238,18 @@ fn rows_of_expired_days_are_counted_and_days_expire_by_age_and_size() {
     // A clock set years ahead removes nothing until two of its days have rows.
     assert_eq!(retention::apply(&data, &notes, &age(30), NOW_NS + 2000 * DAY_NS).unwrap(), []);
     // Killed after the index dropped the day and before its files were removed.
-    data.stops.at(CrashPoint::DayForgotten);
+    data.crash_points.set(CrashPoint::DayForgotten);
     assert!(retention::apply(&data, &notes, &age(1), NOW_NS + DAY_NS).is_err());
     assert_eq!((files(&data).len(), known(&data).len()), (2, 1));
     drop((data, notes, _writing));
-    let data = opened_again(Data::open(folder.path()).unwrap(), folder.path());
+    let data = reopened(Data::open(folder.path()).unwrap(), folder.path());
     assert_eq!(found(&data).len(), 4);
     // The newest day stays, whatever its size.
     put(&data, "a", &batch(&stream('a'), 4, &[YESTERDAY_NS]), ZERO_NS, NOW_NS).unwrap();
     place(&data, 0, NOW_NS).unwrap();
     let (notes, _writing) = Notes::start(Arc::clone(&data), Arc::new(|_| {})).unwrap();
-    let gone = retention::apply(&data, &notes, &Keep { age: None, bytes: Some(1) }, NOW_NS).unwrap();
-    assert_eq!(gone.iter().map(|day| (&*day.day, day.rows)).collect::<Vec<_>>(), [("2026-11-22", 1)]);
+    let removed_days = retention::apply(&data, &notes, &Retention { age: None, bytes: Some(1) }, NOW_NS).unwrap();
+    assert_eq!(removed_days.iter().map(|day| (&*day.day, day.rows)).collect::<Vec<_>>(), [("2026-11-22", 1)]);
     assert_eq!(files(&data), known(&data));
     assert!(!data.days().join("2026-11-22").exists());
 }
@@ -261,9 +269,9 @@ fn export_resumes_at_a_cursor_over_files_and_pending_batches() {
     let mut seen = Vec::new();
     let mut after: Option<Cursor> = None;
     loop {
-        let wanted = Range { from_ns: 0, until_ns: NOW_NS, after: after.clone() };
+        let range = Range { from_ns: 0, until_ns: NOW_NS, after: after.clone() };
         let mut one = None;
-        rows(&data, &wanted, &mut |row| {
+        rows(&data, &range, &mut |row| {
             one = Some(row);
             ControlFlow::Break(())
         })
@@ -288,13 +296,13 @@ fn files_of_another_index_prevent_the_start_and_unlisted_files_are_moved() {
     placed(&data);
     let (day, index) = (data.days().join("2026-11-23"), folder.path().join("index.sqlite"));
     // An older copy of the index is restored.
-    data.settle();
-    let old = std::fs::read(&index).unwrap();
+    data.checkpoint();
+    let old_index = std::fs::read(&index).unwrap();
     put(&data, "b", &batch(&stream('b'), 2, &[TODAY_NS]), ZERO_NS, NOW_NS).unwrap();
     placed(&data);
-    data.settle();
+    data.checkpoint();
     drop(data);
-    std::fs::write(&index, old).unwrap();
+    std::fs::write(&index, old_index).unwrap();
     let data = Data::open(folder.path()).unwrap();
     assert_eq!(recover(&data).unwrap().aside, ["2026-11-23-part-000002.parquet"]);
     assert_eq!(files_in(&folder.path().join("unknown")).unwrap(), ["2026-11-23-part-000002.parquet"]);
@@ -322,10 +330,10 @@ fn names_of_days_and_files_are_parsed() {
 fn the_day_writer_writes_new_batches_and_all_of_them_at_shutdown() {
     let (_folder, data) = data();
     let (notes, _writing) = Notes::start(Arc::clone(&data), Arc::new(|_| {})).unwrap();
-    let keep = Keep { age: None, bytes: None };
-    let mut day_writer = DayWriter::start(Arc::clone(&data), notes, keep).unwrap();
+    let retention = Retention { age: None, bytes: None };
+    let mut day_writer = DayWriter::start(Arc::clone(&data), notes, retention).unwrap();
     let before = fill(&data);
-    day_writer.bell()(6);
+    day_writer.notifier()(6);
     day_writer.stop();
     assert_eq!(number(&data, "SELECT count(*) FROM pending"), 0);
     assert_eq!(found(&data), before);

@@ -13,7 +13,7 @@ use crate::day_files::day_of;
 use crate::refused::Refused;
 use crate::settings::SHARE_MIN;
 use schema::TapRow;
-use tap_protocol::{BODY_MAX, Batch, Hello, PROGRAMS_MAX, Program, ROWS_MAX, UNPACKED_MAX, Why};
+use tap_protocol::{BODY_MAX, Batch, Hello, PROGRAMS_MAX, Program, ROWS_MAX, RefusalReason, UNPACKED_MAX};
 
 /// A valid batch.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub(crate) struct Checked {
     pub(crate) zero_error_ns: Option<u64>,
     /// The agent's own clock less the manager's.
     pub(crate) clock_offset_ns: i64,
-    /// End times of its first and last row on the manager's clock; without rows, when it was sealed.
+    /// End times of the first and last row on the manager's clock; without rows, when it was sealed.
     pub(crate) ends_ns: (u64, u64),
     /// JSON in gzip.
     pub(crate) packed: Vec<u8>,
@@ -41,43 +41,43 @@ impl Checked {
 }
 
 /// Checks a [`Hello`].
-pub(super) fn hello(body: &Bytes, is_packed: bool) -> Result<Hello, Refused> {
-    let text = plain(body, is_packed)?;
+pub(super) fn hello(body: &Bytes, is_gzip: bool) -> Result<Hello, Refused> {
+    let text = plain(body, is_gzip)?;
     let hello: Hello = parse(&text)?;
     stream(&hello.stream)?;
-    for (name, text, most) in [
+    for (name, text, bytes_max) in [
         ("boot", &hello.boot, BOOT_MAX),
         ("host", &hello.host, 255),
         ("version", &hello.version, 64),
         ("kernel", &hello.kernel, 128),
     ] {
-        printable(name, text, most)?;
+        printable(name, text, bytes_max)?;
     }
     let spool = hello.spool;
     let numbers = [spool.batches, spool.rows, spool.bytes, spool.bytes_max, spool.oldest, hello.settings, hello.now_ns];
-    if numbers.iter().any(|number| *number > MOMENT_MAX_NS) || hello.zero_own_unix_ns > ZERO_MAX_NS {
-        return Err(impossible("a number is too large"));
+    if numbers.iter().any(|number| *number > TIME_MAX_NS) || hello.zero_own_unix_ns > ZERO_MAX_NS {
+        return Err(invalid_batch("a number is too large"));
     }
     Ok(hello)
 }
 
 /// Checks a [`Batch`]. `zero`: the manager's clock at the batch's zero from the headers, and its maximum error.
 /// `now_ns`: the manager's clock.
-pub(super) fn batch(body: &Bytes, is_packed: bool, zero: Option<(u64, u64)>, now_ns: u64) -> Result<Checked, Refused> {
-    let text = plain(body, is_packed)?;
+pub(super) fn batch(body: &Bytes, is_gzip: bool, zero: Option<(u64, u64)>, now_ns: u64) -> Result<Checked, Refused> {
+    let text = plain(body, is_gzip)?;
     let batch: Batch = parse(&text)?;
     if batch.rows.len() > ROWS_MAX || batch.programs.len() > PROGRAMS_MAX {
         let why =
             format!("Too many rows or programs: a batch has at most {ROWS_MAX} rows and {PROGRAMS_MAX} programs.");
-        return Err(Refused::new(Why::TooLarge, why));
+        return Err(Refused::new(RefusalReason::TooLarge, why));
     }
     stream(&batch.stream)?;
     printable("boot", &batch.boot, BOOT_MAX)?;
     if batch.sequence == 0 || batch.sequence > COUNT_MAX {
-        return Err(impossible("batch numbers start at 1"));
+        return Err(invalid_batch("batch numbers start at 1"));
     }
     if !(SHARE_MIN..=1.0).contains(&batch.share) {
-        return Err(impossible("a share must be from 0.000001 to 1"));
+        return Err(invalid_batch("a share must be from 0.000001 to 1"));
     }
     let (gauges, losses) = (batch.gauges, batch.losses);
     let counts = [
@@ -92,10 +92,10 @@ pub(super) fn batch(body: &Bytes, is_packed: bool, zero: Option<(u64, u64)>, now
         batch.settings,
     ];
     if counts.iter().any(|count| *count > COUNT_MAX) {
-        return Err(impossible("a count is too large"));
+        return Err(invalid_batch("a count is too large"));
     }
-    if batch.zero_own_unix_ns > ZERO_MAX_NS || batch.sealed_at_ns > MOMENT_MAX_NS {
-        return Err(impossible("a time is out of range"));
+    if batch.zero_own_unix_ns > ZERO_MAX_NS || batch.sealed_at_ns > TIME_MAX_NS {
+        return Err(invalid_batch("a time is out of range"));
     }
     batch.programs.iter().try_for_each(program)?;
     let zero_ns = zero_of(&batch, zero, now_ns)?;
@@ -106,17 +106,17 @@ pub(super) fn batch(body: &Bytes, is_packed: bool, zero: Option<(u64, u64)>, now
         check_row(row, latest_ns)?;
         let at = zero_ns + row.ended_at_ns();
         if at.saturating_add(OLDEST_NS) < now_ns {
-            return Err(impossible("a row ended more than ten years ago"));
+            return Err(invalid_batch("a row ended more than ten years ago"));
         }
         ends = Some(ends.map_or((at, at), |(first, last)| (first.min(at), last.max(at))));
         days.insert(day_of(at));
     }
     if days.len() > DAYS_MAX {
-        return Err(impossible("its rows are of too many days"));
+        return Err(invalid_batch("its rows are of too many days"));
     }
     let clock_offset_ns = batch.zero_own_unix_ns.cast_signed() - zero_ns.cast_signed();
     let digest = ring::digest::digest(&ring::digest::SHA256, &text);
-    let packed = if is_packed { body.to_vec() } else { pack(&text)? };
+    let packed = if is_gzip { body.to_vec() } else { pack(&text)? };
     let sealed = zero_ns + batch.sealed_at_ns;
     Ok(Checked {
         zero_ns,
@@ -139,10 +139,10 @@ fn zero_of(batch: &Batch, zero: Option<(u64, u64)>, now_ns: u64) -> Result<u64, 
     match zero {
         Some((zero_ns, _)) => {
             if zero_ns > ZERO_MAX_NS || zero_ns + batch.sealed_at_ns > now_ns.saturating_add(AHEAD_NS) {
-                return Err(impossible("it was sealed in the future: the clock zero in the header is not valid"));
+                return Err(invalid_batch("it was sealed in the future: the clock zero in the header is not valid"));
             }
             if (zero_ns + batch.sealed_at_ns).saturating_add(OLDEST_NS) < now_ns {
-                return Err(impossible(
+                return Err(invalid_batch(
                     "it was sealed more than ten years ago: the clock zero in the header is not valid",
                 ));
             }
@@ -159,24 +159,26 @@ fn zero_of(batch: &Batch, zero: Option<(u64, u64)>, now_ns: u64) -> Result<u64, 
 
 fn check_row(row: &TapRow, latest_ns: u64) -> Result<(), Refused> {
     if !TapSide::ALL.iter().any(|side| side.as_str() == row.side) {
-        return Err(impossible("a side must be `client` or `server`"));
+        return Err(invalid_batch("a side must be `client` or `server`"));
     }
     if !TapOutcome::ALL.iter().any(|outcome| outcome.as_str() == row.outcome) {
-        return Err(impossible("an outcome must be `succeeded`, `failed`, `cut`, `greeting`, `farewell` or `unused`"));
+        return Err(invalid_batch(
+            "an outcome must be `succeeded`, `failed`, `cut`, `greeting`, `farewell` or `unused`",
+        ));
     }
     if row.error.is_some() && row.outcome != TapOutcome::Failed.as_str() {
-        return Err(impossible("a row has an error and did not fail"));
+        return Err(invalid_batch("a row has an error and did not fail"));
     }
     if let Some(error) = &row.error {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
         if error.is_empty() || error.len() > ERROR_MAX || !error.bytes().all(plain) {
-            return Err(impossible("an error name may have letters, digits and `_` only"));
+            return Err(invalid_batch("an error name may have letters, digits and `_` only"));
         }
     }
     if let Some(program) = &row.program {
         printable("program", program, PROGRAM_MAX)?;
     }
-    let moments = [
+    let times = [
         Some(row.opened_at_ns),
         row.sent_first_at_ns,
         row.sent_last_at_ns,
@@ -185,8 +187,8 @@ fn check_row(row: &TapRow, latest_ns: u64) -> Result<(), Refused> {
         row.closed_at_ns,
         Some(row.ended_at_ns()),
     ];
-    if moments.iter().flatten().any(|moment| *moment > latest_ns) {
-        return Err(impossible("a time of a row is later than the batch was sealed"));
+    if times.iter().flatten().any(|time| *time > latest_ns) {
+        return Err(invalid_batch("a time of a row is later than the batch was sealed"));
     }
     let in_order = |first: Option<u64>, last: Option<u64>| match (first, last) {
         (Some(first), Some(last)) => first <= last,
@@ -198,7 +200,7 @@ fn check_row(row: &TapRow, latest_ns: u64) -> Result<(), Refused> {
         || row.ended_at_ns().saturating_add(CALLS_APART_NS) < row.opened_at_ns
         || row.closed_at_ns.is_some_and(|closed| closed.saturating_add(CALLS_APART_NS) < row.opened_at_ns)
     {
-        return Err(impossible("a row ends before it begins"));
+        return Err(invalid_batch("a row ends before it begins"));
     }
     let durations = [row.lookup_ns, row.setup_ns, Some(row.blocked_ns)];
     let counts = [
@@ -212,9 +214,9 @@ fn check_row(row: &TapRow, latest_ns: u64) -> Result<(), Refused> {
     let is_great = |number: &u64| *number > AMOUNT_MAX;
     if durations.iter().flatten().any(|ns| *ns > BLOCKED_MAX_NS)
         || counts.iter().flatten().any(is_great)
-        || row.connection.is_some_and(|number| number > MOMENT_MAX_NS)
+        || row.connection.is_some_and(|number| number > TIME_MAX_NS)
     {
-        return Err(impossible("a number of a row is too large"));
+        return Err(invalid_batch("a number of a row is too large"));
     }
     Ok(())
 }
@@ -223,11 +225,11 @@ fn program(program: &Program) -> Result<(), Refused> {
     printable("program", &program.name, PROGRAM_MAX)?;
     printable("why", &program.why, WHY_MAX)?;
     if program.name.is_empty() {
-        return Err(impossible("a program without a name"));
+        return Err(invalid_batch("a program without a name"));
     }
     let counts = [program.seen, program.unseen, program.connections, program.unseen_bytes];
     if counts.iter().any(|count| *count > COUNT_MAX) {
-        return Err(impossible("a count is too large"));
+        return Err(invalid_batch("a count is too large"));
     }
     Ok(())
 }
@@ -237,19 +239,19 @@ fn stream(text: &str) -> Result<(), Refused> {
     if text.len() == 32 && text.bytes().all(is_hex) {
         Ok(())
     } else {
-        Err(impossible("a stream name must be 32 hexadecimal digits"))
+        Err(invalid_batch("a stream name must be 32 hexadecimal digits"))
     }
 }
 
-fn printable(name: &str, text: &str, most: usize) -> Result<(), Refused> {
-    if text.len() <= most && !text.contains(char::is_control) {
+fn printable(name: &str, text: &str, bytes_max: usize) -> Result<(), Refused> {
+    if text.len() <= bytes_max && !text.contains(char::is_control) {
         return Ok(());
     }
-    Err(impossible(&format!("`{name}` must be at most {most} bytes of text without control characters")))
+    Err(invalid_batch(&format!("`{name}` must be at most {bytes_max} bytes of text without control characters")))
 }
 
-fn impossible(why: &str) -> Refused {
-    Refused::new(Why::InvalidValue, format!("Nothing was stored: {why}."))
+fn invalid_batch(why: &str) -> Refused {
+    Refused::new(RefusalReason::InvalidValue, format!("Nothing was stored: {why}."))
 }
 
 fn parse<'a, T: serde::Deserialize<'a>>(text: &'a [u8]) -> Result<T, Refused> {
@@ -258,14 +260,14 @@ fn parse<'a, T: serde::Deserialize<'a>>(text: &'a [u8]) -> Result<T, Refused> {
         let kind = if error.is_data() { "JSON of another structure than expected" } else { "not JSON" };
         let (line, column) = (error.line(), error.column());
         Refused::new(
-            Why::Malformed,
+            RefusalReason::Malformed,
             format!("The body is {kind} (line {line}, column {column}). See the description of the API."),
         )
     })
 }
 
-fn plain(body: &Bytes, is_packed: bool) -> Result<Bytes, Refused> {
-    if !is_packed {
+fn plain(body: &Bytes, is_gzip: bool) -> Result<Bytes, Refused> {
+    if !is_gzip {
         // The size was limited while reading.
         debug_assert!(body.len() <= BODY_MAX);
         return Ok(body.clone());
@@ -273,13 +275,13 @@ fn plain(body: &Bytes, is_packed: bool) -> Result<Bytes, Refused> {
     match unpacked(body) {
         Ok(Some(text)) => Ok(text.into()),
         Ok(None) => Err(Refused::new(
-            Why::TooLarge,
+            RefusalReason::TooLarge,
             format!(
                 "The body is too large: at most {UNPACKED_MAX} bytes after \
              decompression."
             ),
         )),
-        Err(_) => Err(Refused::new(Why::Malformed, "The body is not valid gzip, or ended early.")),
+        Err(_) => Err(Refused::new(RefusalReason::Malformed, "The body is not valid gzip, or ended early.")),
     }
 }
 
@@ -300,13 +302,14 @@ pub(crate) fn unpacked(packed: &[u8]) -> std::io::Result<Option<Vec<u8>>> {
 pub(super) fn pack(text: &[u8]) -> Result<Vec<u8>, Refused> {
     let mut packed = Vec::new();
     let read = GzEncoder::new(text, Compression::fast()).read_to_end(&mut packed);
-    read.map_err(|_| Refused::new(Why::Unavailable, "The body cannot be compressed."))?;
+    read.map_err(|_| Refused::new(RefusalReason::Unavailable, "The body cannot be compressed."))?;
     Ok(packed)
 }
 
-/// 36 years after the zero: no machine runs longer. With [`ZERO_MAX_NS`] the sum stays below 2^63.
-const MOMENT_MAX_NS: u64 = 1 << 60;
-/// The year 2116.
+/// Maximum time of a row: 36 years after the zero, since no machine runs longer. With [`ZERO_MAX_NS`] the sum stays
+/// below 2^63.
+const TIME_MAX_NS: u64 = 1 << 60;
+/// Maximum clock zero: the year 2116.
 const ZERO_MAX_NS: u64 = 1 << 62;
 /// Maximum of counts that are summed per agent.
 const COUNT_MAX: u64 = 1 << 48;
@@ -324,6 +327,7 @@ const AFTER_SEALING_NS: u64 = 60_000_000_000;
 const CALLS_APART_NS: u64 = 1_000_000_000;
 /// Maximum number of days in one batch, each of which is a file: few connections rest for long.
 const DAYS_MAX: usize = 100;
+/// Maximum bytes of texts: boot identifier, error, program name, reason.
 const BOOT_MAX: usize = 64;
 const ERROR_MAX: usize = 40;
 const PROGRAM_MAX: usize = 64;

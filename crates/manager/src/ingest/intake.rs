@@ -12,12 +12,12 @@ use axum::routing::post;
 use axum::{Json, Router};
 use http_body_util::BodyExt as _;
 use sys::clock::realtime_ns;
-use web::Arrived;
+use web::ConnectionHandle;
 
-use super::queue::{Ingest, Outcome, What};
+use super::queue::{BodyKind, Ingest, Outcome};
 use crate::auth::{self, DISCARD_BYTES_MAX, Identity};
 use crate::refused::Refused;
-use tap_protocol::{BODY_MAX, Why};
+use tap_protocol::{BODY_MAX, RefusalReason};
 
 /// Routes of agents: `/api/1/agents/NAME/hello` and `/api/1/agents/NAME/batches`.
 pub fn routes(ingest: Ingest) -> Router {
@@ -29,20 +29,20 @@ pub fn routes(ingest: Ingest) -> Router {
 
 async fn hello(
     State(ingest): State<Ingest>,
-    Extension(who): Extension<Identity>,
+    Extension(identity): Extension<Identity>,
     Path(name): Path<String>,
     request: Request,
 ) -> Response {
-    take(ingest, who, name, request, |_| Ok(Kind::Hello)).await
+    handle(ingest, identity, name, request, |_| Ok(Kind::Hello)).await
 }
 
 async fn batches(
     State(ingest): State<Ingest>,
-    Extension(who): Extension<Identity>,
+    Extension(identity): Extension<Identity>,
     Path(name): Path<String>,
     request: Request,
 ) -> Response {
-    take(ingest, who, name, request, |headers| {
+    handle(ingest, identity, name, request, |headers| {
         let zero_ns = number(headers, tap_protocol::ZERO)?;
         Ok(Kind::Batch { zero_ns, zero_error_ns: number(headers, tap_protocol::ZERO_ERROR)?.unwrap_or(0) })
     })
@@ -55,25 +55,25 @@ enum Kind {
     Batch { zero_ns: Option<u64>, zero_error_ns: u64 },
 }
 
-async fn take(
+async fn handle(
     ingest: Ingest,
-    who: Identity,
+    identity: Identity,
     name: String,
     request: Request,
     kind: impl FnOnce(&HeaderMap) -> Result<Kind, Refused>,
 ) -> Response {
     let received_unix_ns = realtime_ns();
     let headers = request.headers();
-    let admitted = whose(&who, &name)
-        .and_then(|()| is_packed(headers))
-        .and_then(|is_packed| Ok((is_packed, length(headers)?, kind(headers)?)));
-    let (is_packed, length, kind) = match admitted {
+    let admitted = check_owner(&identity, &name)
+        .and_then(|()| is_gzip(headers))
+        .and_then(|is_gzip| Ok((is_gzip, length(headers)?, kind(headers)?)));
+    let (is_gzip, length, kind) = match admitted {
         Ok(admitted) => admitted,
         Err(refused) => return auth::reject(request, refused, DISCARD_BYTES_MAX),
     };
-    let peer = request.extensions().get::<Arrived>().map(Arrived::peer);
-    let room = match ingest.room(&name, length.unwrap_or(BODY_MAX)) {
-        Ok(room) => room,
+    let peer = request.extensions().get::<ConnectionHandle>().map(ConnectionHandle::peer);
+    let reservation = match ingest.reserve(&name, length.unwrap_or(BODY_MAX)) {
+        Ok(reservation) => reservation,
         Err(refused) => return auth::reject(request, refused, DISCARD_BYTES_MAX),
     };
     let body = match read(request.into_body()).await {
@@ -84,10 +84,12 @@ async fn take(
         }
     };
     let what = match kind {
-        Kind::Hello => What::Hello,
-        Kind::Batch { zero_ns, zero_error_ns } => What::Batch { zero_ns, zero_error_ns },
+        Kind::Hello => BodyKind::Hello,
+        Kind::Batch { zero_ns, zero_error_ns } => BodyKind::Batch { zero_ns, zero_error_ns },
     };
-    match ingest.ask(name, peer.map(|peer: SocketAddr| peer.ip()), what, body, is_packed, received_unix_ns, room).await
+    match ingest
+        .submit(name, peer.map(|peer: SocketAddr| peer.ip()), what, body, is_gzip, received_unix_ns, reservation)
+        .await
     {
         Ok(Outcome::Welcome(mut welcome)) => {
             welcome.answered_unix_ns = realtime_ns();
@@ -101,22 +103,22 @@ async fn take(
     }
 }
 
-/// An agent may send only for itself.
-fn whose(who: &Identity, name: &str) -> Result<(), Refused> {
-    match who {
-        Identity::Agent(own) if own == name => Ok(()),
+/// Checks that the request's agent is that of its token.
+fn check_owner(identity: &Identity, name: &str) -> Result<(), Refused> {
+    match identity {
+        Identity::Agent(agent) if agent == name => Ok(()),
         Identity::Agent(_) => {
-            Err(Refused::new(Why::Forbidden, "The token belongs to another agent than the one in the URL."))
+            Err(Refused::new(RefusalReason::Forbidden, "The token belongs to another agent than the one in the URL."))
         }
-        _ => Err(Refused::new(Why::Forbidden, "The token is not a token of an agent.")),
+        _ => Err(Refused::new(RefusalReason::Forbidden, "The token is not a token of an agent.")),
     }
 }
 
 /// Checks the media type; returns whether the body is compressed.
-fn is_packed(headers: &HeaderMap) -> Result<bool, Refused> {
+fn is_gzip(headers: &HeaderMap) -> Result<bool, Refused> {
     let refuse = || {
         Err(Refused::new(
-            Why::UnsupportedMediaType,
+            RefusalReason::UnsupportedMediaType,
             "The body must be JSON (Content-Type: application/json), plain or gzip (Content-Encoding: gzip).",
         ))
     };
@@ -138,13 +140,13 @@ fn is_packed(headers: &HeaderMap) -> Result<bool, Refused> {
 /// The length of the body; `None` if not declared.
 fn length(headers: &HeaderMap) -> Result<Option<usize>, Refused> {
     let Some(length) = headers.get(CONTENT_LENGTH) else { return Ok(None) };
-    // An invalid length was rejected below.
+    // The server has already rejected an invalid length.
     let length = length.to_str().ok().and_then(|length| length.parse::<usize>().ok()).unwrap_or(usize::MAX);
     if length > BODY_MAX { Err(too_large()) } else { Ok(Some(length)) }
 }
 
 fn too_large() -> Refused {
-    Refused::new(Why::TooLarge, format!("The body is too large: at most {BODY_MAX} bytes as sent."))
+    Refused::new(RefusalReason::TooLarge, format!("The body is too large: at most {BODY_MAX} bytes as sent."))
 }
 
 /// A header that is a number.
@@ -155,32 +157,37 @@ fn number(headers: &HeaderMap, name: &'static str) -> Result<Option<u64>, Refuse
     match (fields.next(), fields.next()) {
         (None, _) => Ok(None),
         (Some(field), None) if number(field).is_some() => Ok(number(field)),
-        _ => Err(Refused::new(Why::Malformed, format!("The header {name} must be one number of nanoseconds."))),
+        _ => {
+            Err(Refused::new(RefusalReason::Malformed, format!("The header {name} must be one number of nanoseconds.")))
+        }
     }
 }
 
 /// Reads the body; on an error returns the refusal and the rest of the body.
 async fn read(mut body: Body) -> Result<Bytes, (Refused, Body)> {
-    let mut whole = Vec::new();
+    let mut bytes = Vec::new();
     let reading = async {
         while let Some(frame) = body.frame().await {
             let Ok(frame) = frame else {
-                return Err(Refused::new(Why::Malformed, "The body ended early."));
+                return Err(Refused::new(RefusalReason::Malformed, "The body ended early."));
             };
-            if let Some(bytes) = frame.data_ref() {
-                if whole.len() + bytes.len() > BODY_MAX {
+            if let Some(data) = frame.data_ref() {
+                if bytes.len() + data.len() > BODY_MAX {
                     return Err(too_large());
                 }
-                whole.extend_from_slice(bytes);
+                bytes.extend_from_slice(data);
             }
         }
         Ok(())
     };
     let outcome = tokio::time::timeout(BODY_TIMEOUT, reading).await;
     match outcome {
-        Ok(Ok(())) => Ok(whole.into()),
+        Ok(Ok(())) => Ok(bytes.into()),
         Ok(Err(refused)) => Err((refused, body)),
-        Err(_) => Err((Refused::new(Why::Unavailable, "The body did not arrive in time. Try again."), Body::empty())),
+        Err(_) => Err((
+            Refused::new(RefusalReason::Unavailable, "The body did not arrive in time. Try again."),
+            Body::empty(),
+        )),
     }
 }
 

@@ -14,20 +14,20 @@ use crate::data::{CrashPoint, Data};
 use crate::error::{Error, Result};
 use crate::notes::Notes;
 use crate::refused::Refused;
-use tap_protocol::{Hello, Stored, Welcome, Why};
+use tap_protocol::{Hello, RefusalReason, Stored, Welcome};
 
 /// A handle to the storing thread. Clones share it.
 #[derive(Clone)]
 pub struct Ingest {
     jobs: mpsc::Sender<Job>,
     /// Free space for bodies, in [`GRAIN`]s.
-    room: Arc<Semaphore>,
+    free_bytes: Arc<Semaphore>,
     /// Requests in progress, by agent.
     busy: Arc<Mutex<HashMap<String, usize>>>,
 }
 
 /// Kind of a body.
-pub(super) enum What {
+pub(super) enum BodyKind {
     Hello,
     Batch { zero_ns: Option<u64>, zero_error_ns: u64 },
 }
@@ -43,13 +43,13 @@ pub(super) enum Outcome {
 struct Job {
     agent: String,
     address: Option<IpAddr>,
-    what: What,
+    what: BodyKind,
     body: Bytes,
-    is_packed: bool,
+    is_gzip: bool,
     received_unix_ns: u64,
     reply: oneshot::Sender<Result<Outcome, Refused>>,
-    /// Released when the request is done.
-    _room: Reservation,
+    /// Released when the request has been processed.
+    _reservation: Reservation,
 }
 
 /// A request's share of the limits.
@@ -73,16 +73,19 @@ impl Drop for Reservation {
 
 impl Ingest {
     /// Reserves space for a body of this size, before it is read.
-    pub(super) fn room(&self, agent: &str, bytes: usize) -> Result<Reservation, Refused> {
+    pub(super) fn reserve(&self, agent: &str, bytes: usize) -> Result<Reservation, Refused> {
         let grains = u32::try_from(bytes.div_ceil(GRAIN).max(1)).unwrap_or(u32::MAX);
-        let Ok(permit) = Arc::clone(&self.room).try_acquire_many_owned(grains) else {
-            return Err(Refused::new(Why::TooManyRequests, "Too many requests are being processed. Try again later."));
+        let Ok(permit) = Arc::clone(&self.free_bytes).try_acquire_many_owned(grains) else {
+            return Err(Refused::new(
+                RefusalReason::TooManyRequests,
+                "Too many requests are being processed. Try again later.",
+            ));
         };
         let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
         let count = busy.entry(agent.to_owned()).or_default();
         if *count >= JOBS_PER_AGENT_MAX {
             return Err(Refused::new(
-                Why::TooManyRequests,
+                RefusalReason::TooManyRequests,
                 "Another request of this agent is being processed: send one after \
              another.",
             ));
@@ -92,22 +95,23 @@ impl Ingest {
     }
 
     /// Queues a body, and waits until it is processed.
-    #[expect(clippy::too_many_arguments, reason = "it is what a job is made of, once")]
-    pub(super) async fn ask(
+    #[expect(clippy::too_many_arguments, reason = "the parameters are the fields of a job, used in one place")]
+    pub(super) async fn submit(
         &self,
         agent: String,
         address: Option<IpAddr>,
-        what: What,
+        what: BodyKind,
         body: Bytes,
-        is_packed: bool,
+        is_gzip: bool,
         received_unix_ns: u64,
-        room: Reservation,
+        reservation: Reservation,
     ) -> Result<Outcome, Refused> {
-        let (reply, answer) = oneshot::channel();
-        let job = Job { agent, address, what, body, is_packed, received_unix_ns, reply, _room: room };
-        let ends = || Refused::new(Why::Unavailable, "The manager is stopping, or cannot store. Try again.");
-        self.jobs.send(job).await.map_err(|_| ends())?;
-        answer.await.map_err(|_| ends())?
+        let (reply, response) = oneshot::channel();
+        let job = Job { agent, address, what, body, is_gzip, received_unix_ns, reply, _reservation: reservation };
+        let stopping =
+            || Refused::new(RefusalReason::Unavailable, "The manager is stopping, or cannot store. Try again.");
+        self.jobs.send(job).await.map_err(|_| stopping())?;
+        response.await.map_err(|_| stopping())?
     }
 }
 
@@ -127,14 +131,15 @@ impl IngestThread {
         stored: impl Fn(u64) + Send + 'static,
     ) -> Result<(Ingest, IngestThread)> {
         let (jobs, queue) = mpsc::channel(JOBS_MAX);
-        let ingest = Ingest { jobs, room: Arc::new(Semaphore::new(BODY_BYTES_MAX / GRAIN)), busy: Arc::default() };
+        let ingest =
+            Ingest { jobs, free_bytes: Arc::new(Semaphore::new(BODY_BYTES_MAX / GRAIN)), busy: Arc::default() };
         let work = move || run(&data, &notes, queue, &stored);
         let thread = thread::Builder::new().name("ingest".into()).spawn(work).map_err(|_| Error::Thread("ingest"))?;
         Ok((ingest, IngestThread { thread: Some(thread) }))
     }
 
     /// Whether the thread runs.
-    pub(crate) fn works(&self) -> bool {
+    pub(crate) fn is_running(&self) -> bool {
         self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
     }
 
@@ -155,7 +160,7 @@ fn run(data: &Data, notes: &Notes, mut queue: mpsc::Receiver<Job>, stored: &dyn 
         {
             jobs.push(next);
         }
-        let rows = turn(data, notes, &mut jobs);
+        let rows = process_jobs(data, notes, &mut jobs);
         if rows > 0 {
             stored(rows);
         }
@@ -169,11 +174,11 @@ enum Prepared {
 }
 
 /// Stores all queued requests in one transaction. Returns the number of stored rows.
-fn turn(data: &Data, notes: &Notes, jobs: &mut Vec<Job>) -> u64 {
+fn process_jobs(data: &Data, notes: &Notes, jobs: &mut Vec<Job>) -> u64 {
     let mut ready = Vec::with_capacity(jobs.len());
     for job in jobs.drain(..) {
-        match meant(&job) {
-            Ok(meant) => ready.push((job, meant)),
+        match prepare(&job) {
+            Ok(prepared) => ready.push((job, prepared)),
             // The client may have disconnected.
             Err(refused) => drop(job.reply.send(Err(refused))),
         }
@@ -183,9 +188,9 @@ fn turn(data: &Data, notes: &Notes, jobs: &mut Vec<Job>) -> u64 {
     }
     let mut rows = 0;
     let outcome = data.change(|index| {
-        let mut answers = Vec::with_capacity(ready.len());
-        for (job, meant) in &ready {
-            answers.push(match meant {
+        let mut responses = Vec::with_capacity(ready.len());
+        for (job, prepared) in &ready {
+            responses.push(match prepared {
                 Prepared::Hello(hello) => {
                     store::hello(index, &job.agent, hello, job.address, job.received_unix_ns)?.map(Outcome::Welcome)
                 }
@@ -198,13 +203,13 @@ fn turn(data: &Data, notes: &Notes, jobs: &mut Vec<Job>) -> u64 {
                 }
             });
         }
-        data.reaches(CrashPoint::BatchesWritten)?;
-        Ok::<_, Error>(answers)
+        data.crash_at(CrashPoint::BatchesWritten)?;
+        Ok::<_, Error>(responses)
     });
-    match outcome.and_then(|answers| data.reaches(CrashPoint::BatchesCommitted).map(|()| answers)) {
-        Ok(answers) => {
-            for ((job, _), answer) in ready.into_iter().zip(answers) {
-                let _ = job.reply.send(answer);
+    match outcome.and_then(|responses| data.crash_at(CrashPoint::BatchesCommitted).map(|()| responses)) {
+        Ok(responses) => {
+            for ((job, _), response) in ready.into_iter().zip(responses) {
+                let _ = job.reply.send(response);
             }
             rows
         }
@@ -216,19 +221,19 @@ fn turn(data: &Data, notes: &Notes, jobs: &mut Vec<Job>) -> u64 {
                 } else {
                     "The manager cannot store now. Nothing was stored; try again."
                 };
-                let _ = job.reply.send(Err(Refused::new(Why::Unavailable, words)));
+                let _ = job.reply.send(Err(Refused::new(RefusalReason::Unavailable, words)));
             }
             0
         }
     }
 }
 
-fn meant(job: &Job) -> Result<Prepared, Refused> {
+fn prepare(job: &Job) -> Result<Prepared, Refused> {
     match job.what {
-        What::Hello => check::hello(&job.body, job.is_packed).map(Prepared::Hello),
-        What::Batch { zero_ns, zero_error_ns } => {
+        BodyKind::Hello => check::hello(&job.body, job.is_gzip).map(Prepared::Hello),
+        BodyKind::Batch { zero_ns, zero_error_ns } => {
             let zero = zero_ns.map(|zero_ns| (zero_ns, zero_error_ns));
-            check::batch(&job.body, job.is_packed, zero, job.received_unix_ns).map(Box::new).map(Prepared::Batch)
+            check::batch(&job.body, job.is_gzip, zero, job.received_unix_ns).map(Box::new).map(Prepared::Batch)
         }
     }
 }
@@ -239,7 +244,8 @@ const GROUP_MAX: usize = 256;
 const JOBS_MAX: usize = 1024;
 /// Maximum bytes of bodies being read or queued, of all agents together.
 const BODY_BYTES_MAX: usize = 64 << 20;
+/// Bytes of one permit of the semaphore.
 const GRAIN: usize = 1024;
 /// Concurrent requests of one agent: a second one may come over a new connection before the manager notices that the
-/// first is dead.
+/// first is closed.
 const JOBS_PER_AGENT_MAX: usize = 4;

@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::refused::Refused;
 use crate::settings;
 use crate::tokens::signed;
-use tap_protocol::{Hello, Program, Stored, Welcome, Why};
+use tap_protocol::{Hello, Program, RefusalReason, Stored, Welcome};
 
 /// Stores a hello of an agent.
 pub(super) fn hello(
@@ -21,8 +21,8 @@ pub(super) fn hello(
     address: Option<IpAddr>,
     now_ns: u64,
 ) -> Result<Result<Welcome, Refused>> {
-    let stored_through = match stand(index, agent, &hello.stream, now_ns)? {
-        Ok(stand) => stand.through,
+    let stored_through = match position(index, agent, &hello.stream, now_ns)? {
+        Ok(position) => position.through,
         Err(refused) => return Ok(Err(refused)),
     };
     let settings = settings::entered(index, agent, now_ns)?;
@@ -54,11 +54,11 @@ pub(super) fn batch(
     now_ns: u64,
 ) -> Result<Result<Stored, Refused>> {
     let batch = &checked.batch;
-    let stand = match stand(index, agent, &batch.stream, now_ns)? {
-        Ok(stand) => stand,
+    let position = match position(index, agent, &batch.stream, now_ns)? {
+        Ok(position) => position,
         Err(refused) => return Ok(Err(refused)),
     };
-    if let Some(refused) = turn(&stand, checked) {
+    if let Some(refused) = sequence_refusal(&position, checked) {
         return Ok(Err(refused));
     }
     let settings = settings::entered(index, agent, now_ns)?;
@@ -105,7 +105,7 @@ struct StreamState {
 }
 
 /// The position of a stream; refused if it belongs to another agent, or exceeds the maximum.
-fn stand(index: &Transaction<'_>, agent: &str, stream: &str, now_ns: u64) -> Result<Result<StreamState, Refused>> {
+fn position(index: &Transaction<'_>, agent: &str, stream: &str, now_ns: u64) -> Result<Result<StreamState, Refused>> {
     let found = index
         .prepare_cached("SELECT agent, through, digest FROM streams WHERE stream = ?1")?
         .query_row([stream], |row| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?, row.get(2)?)))
@@ -115,11 +115,11 @@ fn stand(index: &Transaction<'_>, agent: &str, stream: &str, now_ns: u64) -> Res
             return Ok(Ok(StreamState { through: through.unsigned_abs(), digest }));
         }
         return Ok(Err(Refused::new(
-            Why::Forbidden,
+            RefusalReason::Forbidden,
             "The stream belongs to another agent. Two agents must not share a data directory, nor a copy of one.",
         )));
     }
-    // A stream idle for long is replaced: its agent, if it returns, is told position 0, and starts another.
+    // A stream idle for long is replaced: its agent, if it returns, receives position 0, and starts another.
     let streams: i64 =
         index.prepare_cached("SELECT count(*) FROM streams WHERE agent = ?1")?.query_row([agent], |row| row.get(0))?;
     if streams >= STREAMS_MAX && !forget_oldest(index, agent, now_ns)? {
@@ -127,7 +127,7 @@ fn stand(index: &Transaction<'_>, agent: &str, stream: &str, now_ns: u64) -> Res
             "The agent has started {STREAMS_MAX} streams: its data directory does not seem to be \
          persistent."
         );
-        return Ok(Err(Refused::new(Why::TooManyRequests, why)));
+        return Ok(Err(Refused::new(RefusalReason::TooManyRequests, why)));
     }
     Ok(Ok(StreamState { through: 0, digest: None }))
 }
@@ -144,22 +144,22 @@ fn forget_oldest(index: &Transaction<'_>, agent: &str, now_ns: u64) -> rusqlite:
 }
 
 /// Why the batch is not the next in sequence.
-fn turn(stand: &StreamState, checked: &Checked) -> Option<Refused> {
-    let (sequence, through) = (checked.batch.sequence, stand.through);
+fn sequence_refusal(position: &StreamState, checked: &Checked) -> Option<Refused> {
+    let (sequence, through) = (checked.batch.sequence, position.through);
     if sequence == through + 1 {
         return None;
     }
-    let is_other = sequence == through && stand.digest.as_deref().is_some_and(|digest| digest != checked.digest);
+    let is_other = sequence == through && position.digest.as_deref().is_some_and(|digest| digest != checked.digest);
     let mut refused = if is_other {
         Refused::new(
-            Why::Conflict,
+            RefusalReason::Conflict,
             "A batch of this number is already stored with other contents: another agent sends under the same stream, \
              from a copy of the data directory. This batch was not stored.",
         )
     } else if sequence <= through {
-        Refused::new(Why::AlreadyStored, "The batch is already stored. Nothing was stored now.")
+        Refused::new(RefusalReason::AlreadyStored, "The batch is already stored. Nothing was stored now.")
     } else {
-        Refused::new(Why::SequenceGap, "The previous batch is missing. Nothing was stored.")
+        Refused::new(RefusalReason::SequenceGap, "The previous batch is missing. Nothing was stored.")
     };
     refused.stored_through = Some(through);
     Some(refused)
@@ -246,6 +246,7 @@ const STREAMS_MAX: i64 = 1000;
 const IDLE_STREAM_NS: u64 = 31 * 86_400_000_000_000;
 /// Maximum programs of one agent that are stored separately.
 const PROGRAMS_MAX: i64 = 2000;
+/// Name under which further programs are counted together.
 const OTHERS: &str = "*";
 /// Sums stop here, far below SQLite's maximum, beyond which it would use floating point.
 const SUM_MAX: i64 = 1 << 60;

@@ -1,11 +1,11 @@
 use std::sync::Arc;
 
-use super::queue::{Ingest, IngestThread, Outcome, What};
+use super::queue::{BodyKind, Ingest, IngestThread, Outcome};
 use crate::data::{CrashPoint, Data};
 use crate::notes::Notes;
 use crate::refused::Refused;
 use crate::testing::{NOW_NS, SECOND_NS, ZERO_NS, batch, data, found, number, stream};
-use tap_protocol::{Batch, Hello, Program, SpoolUsage, Why};
+use tap_protocol::{Batch, Hello, Program, RefusalReason, SpoolUsage};
 
 const DAYS_NS: u64 = 2 * 86_400 * SECOND_NS;
 
@@ -25,15 +25,15 @@ impl Trial {
         Trial { ingest: Some(ingest), taking, runtime, _writing: writing }
     }
 
-    fn ask(&self, agent: &str, what: What, body: Vec<u8>) -> Result<Outcome, Refused> {
+    fn submit(&self, agent: &str, what: BodyKind, body: Vec<u8>) -> Result<Outcome, Refused> {
         let ingest = self.ingest.as_ref().unwrap();
-        let room = ingest.room(agent, body.len())?;
-        self.runtime.block_on(ingest.ask(agent.to_owned(), None, what, body.into(), false, NOW_NS, room))
+        let reservation = ingest.reserve(agent, body.len())?;
+        self.runtime.block_on(ingest.submit(agent.to_owned(), None, what, body.into(), false, NOW_NS, reservation))
     }
 
     fn send(&self, agent: &str, batch: &Batch) -> Result<u64, Refused> {
-        let what = What::Batch { zero_ns: Some(ZERO_NS), zero_error_ns: 1 };
-        match self.ask(agent, what, serde_json::to_vec(batch).unwrap())? {
+        let what = BodyKind::Batch { zero_ns: Some(ZERO_NS), zero_error_ns: 1 };
+        match self.submit(agent, what, serde_json::to_vec(batch).unwrap())? {
             Outcome::Stored(stored) => Ok(stored.stored_through),
             Outcome::Welcome(_) => panic!("a batch was welcomed"),
         }
@@ -58,14 +58,18 @@ fn batches_are_accepted_once_and_in_sequence() {
     assert_eq!(trial.send("a", &numbered(2)).unwrap_err().stored_through, Some(0));
     assert_eq!(trial.send("a", &numbered(1)), Ok(1));
     let again = trial.send("a", &numbered(1)).unwrap_err();
-    assert_eq!((again.why, again.stored_through), (Why::AlreadyStored, Some(1)));
+    assert_eq!((again.why, again.stored_through), (RefusalReason::AlreadyStored, Some(1)));
     let mut other = numbered(1);
     other.rows.pop();
     let other = trial.send("a", &other).unwrap_err();
-    assert!(other.why == Why::Conflict && other.message.contains("other contents"), "{}", other.message);
+    assert!(other.why == RefusalReason::Conflict && other.message.contains("other contents"), "{}", other.message);
     assert_eq!(other.stored_through, Some(1));
-    assert_eq!(trial.send("a", &numbered(3)).unwrap_err().why, Why::SequenceGap);
-    assert_eq!(trial.send("b", &numbered(2)).unwrap_err().why, Why::Forbidden, "the stream is a's");
+    assert_eq!(trial.send("a", &numbered(3)).unwrap_err().why, RefusalReason::SequenceGap);
+    assert_eq!(
+        trial.send("b", &numbered(2)).unwrap_err().why,
+        RefusalReason::Forbidden,
+        "the stream belongs to agent a"
+    );
     // A batch without rows has a number as well.
     assert_eq!(trial.send("a", &batch(&stream('a'), 2, &[])), Ok(2));
     assert_eq!(trial.send("a", &numbered(3)), Ok(3));
@@ -89,7 +93,7 @@ fn streams_are_limited_and_an_idle_one_is_replaced() {
         Ok::<_, crate::error::Error>(())
     })
     .unwrap();
-    assert_eq!(trial.send("a", &numbered(1)).unwrap_err().why, Why::TooManyRequests);
+    assert_eq!(trial.send("a", &numbered(1)).unwrap_err().why, RefusalReason::TooManyRequests);
     data.change(|index| index.execute("UPDATE streams SET touched_at = 1 WHERE stream LIKE '%7'", [])).unwrap();
     assert_eq!(trial.send("a", &numbered(1)), Ok(1));
     assert_eq!(number(&data, "SELECT count(*) FROM streams"), 1000);
@@ -100,8 +104,8 @@ fn a_kill_before_the_commit_stores_nothing_and_after_it_everything() {
     for (point, stored) in [(CrashPoint::BatchesWritten, 0), (CrashPoint::BatchesCommitted, 1)] {
         let (folder, data) = data();
         let trial = Trial::new(&data);
-        data.stops.at(point);
-        assert_eq!(trial.send("a", &numbered(1)).unwrap_err().why, Why::Unavailable);
+        data.crash_points.set(point);
+        assert_eq!(trial.send("a", &numbered(1)).unwrap_err().why, RefusalReason::Unavailable);
         drop((trial, data));
         let data = Data::open(folder.path()).unwrap();
         assert_eq!(number(&data, "SELECT count(*) FROM streams"), stored);
@@ -109,7 +113,9 @@ fn a_kill_before_the_commit_stores_nothing_and_after_it_everything() {
         let trial = Trial::new(&data);
         match trial.send("a", &numbered(1)) {
             Ok(through) => assert_eq!((stored, through), (0, 1)),
-            Err(refused) => assert_eq!((stored, refused.why, refused.stored_through), (1, Why::AlreadyStored, Some(1))),
+            Err(refused) => {
+                assert_eq!((stored, refused.why, refused.stored_through), (1, RefusalReason::AlreadyStored, Some(1)))
+            }
         }
         assert_eq!(number(&data, "SELECT rows FROM agents"), 2);
         assert!(found(&data).len() == 2 && found(&data).values().all(|count| *count == 1));
@@ -135,7 +141,7 @@ fn on_a_full_disk_nothing_is_stored_and_agents_retry() {
             Err(refused) => break refused,
         }
     };
-    assert_eq!((refused.why, refused.retry_after_s), (Why::Unavailable, Some(5)));
+    assert_eq!((refused.why, refused.retry_after_s), (RefusalReason::Unavailable, Some(5)));
     assert!(refused.message.contains("No space"), "{}", refused.message);
     assert_eq!(number(&data, "SELECT through FROM streams") as u64, sequence - 1);
     bound("1000000").unwrap();
@@ -148,16 +154,16 @@ fn too_many_concurrent_requests_of_an_agent_are_rejected() {
     let (_folder, data) = data();
     let trial = Trial::new(&data);
     let ingest = trial.ingest.as_ref().unwrap();
-    let held: Vec<_> = (0..4).map(|_| ingest.room("a", 10).unwrap()).collect();
-    assert_eq!(ingest.room("a", 10).err().unwrap().why, Why::TooManyRequests);
-    assert!(ingest.room("b", 10).is_ok());
+    let held: Vec<_> = (0..4).map(|_| ingest.reserve("a", 10).unwrap()).collect();
+    assert_eq!(ingest.reserve("a", 10).err().unwrap().why, RefusalReason::TooManyRequests);
+    assert!(ingest.reserve("b", 10).is_ok());
     drop(held);
-    assert!(ingest.room("a", 10).is_ok());
+    assert!(ingest.reserve("a", 10).is_ok());
     // 64 MB of all agents are read concurrently.
-    let held: Vec<_> = (0..32).map(|at| ingest.room(&format!("c{at}"), 2 << 20).unwrap()).collect();
-    assert_eq!(ingest.room("b", 10).err().unwrap().why, Why::TooManyRequests);
+    let held: Vec<_> = (0..32).map(|at| ingest.reserve(&format!("c{at}"), 2 << 20).unwrap()).collect();
+    assert_eq!(ingest.reserve("b", 10).err().unwrap().why, RefusalReason::TooManyRequests);
     drop(held);
-    assert!(ingest.room("b", 10).is_ok());
+    assert!(ingest.reserve("b", 10).is_ok());
 }
 
 #[test]
@@ -175,16 +181,16 @@ fn a_hello_response_has_the_stored_sequence_and_the_settings() {
         zero_own_unix_ns: 1,
         settings: 0,
     };
-    let say = || match trial.ask("a", What::Hello, serde_json::to_vec(&hello).unwrap()) {
+    let send_hello = || match trial.submit("a", BodyKind::Hello, serde_json::to_vec(&hello).unwrap()) {
         Ok(Outcome::Welcome(welcome)) => (welcome.stored_through, welcome.settings.version),
         _ => panic!("it is not welcome"),
     };
-    assert_eq!(say(), (0, 1));
+    assert_eq!(send_hello(), (0, 1));
     trial.send("a", &numbered(1)).unwrap();
-    assert_eq!(say(), (1, 1));
-    let wanted = crate::settings::Wanted { only: vec!["443".into()], programs: vec![], share: 0.5 };
-    data.change(|index| crate::settings::change(index, "a", &wanted, 1)).unwrap();
-    assert_eq!(say(), (1, 2));
+    assert_eq!(send_hello(), (1, 1));
+    let settings = crate::settings::UnversionedSettings { only: vec!["443".into()], programs: vec![], share: 0.5 };
+    data.change(|index| crate::settings::change(index, "a", &settings, 1)).unwrap();
+    assert_eq!(send_hello(), (1, 2));
     let mut sum = numbered(2);
     sum.losses.records = 5;
     sum.programs = vec![Program { name: "go".into(), unseen: 2, why: "static".into(), ..Program::default() }; 2];

@@ -41,7 +41,7 @@ pub fn messages(series: &[Series], agents: &[Agent], now_ns: u64) -> Vec<Request
         by_agent.entry(agent).or_default().1.push(one);
     }
     let mut messages: Vec<Request> = Vec::new();
-    let mut room = 0;
+    let mut points_left = 0;
     for (name, (agent, series)) in by_agent {
         let mut metrics = Metrics { now_ns, found: BTreeMap::new() };
         if let Some(agent) = agent {
@@ -50,11 +50,11 @@ pub fn messages(series: &[Series], agents: &[Agent], now_ns: u64) -> Vec<Request
         series.iter().for_each(|one| metrics.of_series(one));
         for part in metrics.parts() {
             let points: usize = part.iter().map(points_of).sum();
-            if points > room {
+            if points > points_left {
                 messages.push(Request::default());
-                room = POINTS_MAX;
+                points_left = POINTS_MAX;
             }
-            room = room.saturating_sub(points);
+            points_left = points_left.saturating_sub(points);
             if let Some(message) = messages.last_mut() {
                 message.resource_metrics.push(of_resource(name, agent, part));
             }
@@ -201,7 +201,7 @@ impl Metrics {
     /// The metrics, split to fit into messages.
     fn parts(self) -> Vec<Vec<Metric>> {
         let mut parts: Vec<Vec<Metric>> = Vec::new();
-        let mut room = 0;
+        let mut points_left = 0;
         for ((name, unit, description), data) in self.found.into_values() {
             for data in pieces(data) {
                 let metric = Metric {
@@ -212,11 +212,11 @@ impl Metrics {
                     ..Metric::default()
                 };
                 let points = points_of(&metric);
-                if points > room {
+                if points > points_left {
                     parts.push(Vec::new());
-                    room = POINTS_MAX;
+                    points_left = POINTS_MAX;
                 }
-                room -= points;
+                points_left -= points;
                 if let Some(part) = parts.last_mut() {
                     part.push(metric);
                 }
@@ -273,7 +273,7 @@ fn pieces(data: Data) -> Vec<Data> {
             };
             all.data_points.chunks(POINTS_MAX).map(of).collect()
         }
-        // One per agent.
+        // One resource per agent.
         other => vec![other],
     }
 }

@@ -11,7 +11,7 @@ use http::{HeaderName, HeaderValue};
 use report::export::otlp::{CONTENT_TYPE, Request, Response, body, metrics_url};
 use rusqlite::Connection;
 use sys::clock::realtime_ns;
-use web::post::{Answer, Post, PostError, Receiver, Roots, TRIED_AGAIN_BY_OTLP};
+use web::post::{OTLP_RETRYABLE, Outcome, Post, PostError, Receiver, Roots};
 
 use super::metrics::{Agent, messages};
 use super::sums;
@@ -47,8 +47,8 @@ impl Sender {
         let post = post(plan).map_err(|error| Error::Refused(format!("--otlp: {error}")))?;
         data.change(sums::on)?;
         let signal = Arc::new(Signal::default());
-        let ends = signal.clone();
-        let run = move || send_all(&data, &notes, &ends, &post);
+        let end_signal = signal.clone();
+        let run = move || send_all(&data, &notes, &end_signal, &post);
         let thread = thread::Builder::new().name("otlp".to_owned()).spawn(run).map_err(|_| Error::Thread("otlp"))?;
         Ok(Sender { signal, thread: Some(thread) })
     }
@@ -74,25 +74,25 @@ pub(super) fn post(plan: Plan) -> std::result::Result<Post, PostError> {
     Post::new(Receiver { url: metrics_url(&url), headers, roots, timeout: TIMEOUT })
 }
 
-fn send_all(data: &Data, notes: &Notes, ends: &Signal, post: &Post) {
-    let mut said = String::new();
+fn send_all(data: &Data, notes: &Notes, end_signal: &Signal, post: &Post) {
+    let mut last_logged = String::new();
     let mut failures = 0_u32;
     loop {
-        let turn = turn(data, post, realtime_ns());
-        let (words, pause) = match turn {
-            Ok(Sent { words, wanted, failed }) => {
+        let outcome = send_once(data, post, realtime_ns());
+        let (text, pause) = match outcome {
+            Ok(Sent { text, retry_after, failed }) => {
                 failures = if failed { failures.saturating_add(1) } else { 0 };
-                (words, wanted.unwrap_or(Duration::ZERO).clamp(pause_after(failures), RETRY_AFTER_MAX))
+                (text, retry_after.unwrap_or(Duration::ZERO).clamp(pause_after(failures), RETRY_AFTER_MAX))
             }
             Err(error) => (error.to_string(), SEND_INTERVAL),
         };
         // A lasting problem is logged once; so is its end.
-        if words != said {
-            let line = if words.is_empty() { "accepts all data again" } else { &words };
-            notes.trouble(&format!("otlp {}: {line}", post.shown()));
-            said = words;
+        if text != last_logged {
+            let line = if text.is_empty() { "accepts all data again" } else { &text };
+            notes.trouble(&format!("otlp {}: {line}", post.display_url()));
+            last_logged = text;
         }
-        if ends.wait(pause, None) {
+        if end_signal.wait(pause, None) {
             return;
         }
     }
@@ -102,52 +102,52 @@ fn send_all(data: &Data, notes: &Notes, ends: &Signal, post: &Post) {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sent {
     /// The line to log; empty: everything was accepted.
-    pub words: String,
+    pub text: String,
     /// Pause that the receiver requests.
-    pub wanted: Option<Duration>,
+    pub retry_after: Option<Duration>,
     /// Whether a message was rejected.
     pub failed: bool,
 }
 
 /// Sends everything once. There is no retry within an attempt: the next one has all data and more.
-pub(super) fn turn(data: &Data, post: &Post, now_ns: u64) -> Result<Sent> {
+pub(super) fn send_once(data: &Data, post: &Post, now_ns: u64) -> Result<Sent> {
     let (series, agents) =
         data.read(|index| -> rusqlite::Result<_> { Ok((sums::all(index)?, agents(index, now_ns)?)) })?;
     let mut sent = Sent::default();
     for message in messages(&series, &agents, now_ns) {
         match send(post, &message) {
-            Answer::Taken(answer) => {
-                if let Some(words) = partial(&answer) {
-                    sent.words = words;
+            Outcome::Accepted(response_body) => {
+                if let Some(text) = partial(&response_body) {
+                    sent.text = text;
                 }
             }
             // Further messages would fail as well, or the receiver has requested a pause.
-            Answer::Later(why, wanted) => return Ok(Sent { words: why, wanted, failed: true }),
-            Answer::Refused(why, _) => {
-                sent = Sent { words: format!("refused: {why}"), wanted: None, failed: true };
+            Outcome::Retryable(why, retry_after) => return Ok(Sent { text: why, retry_after, failed: true }),
+            Outcome::Refused(why, _) => {
+                sent = Sent { text: format!("refused: {why}"), retry_after: None, failed: true };
             }
         }
     }
     Ok(sent)
 }
 
-fn send(post: &Post, message: &Request) -> Answer {
-    let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+fn send(post: &Post, message: &Request) -> Outcome {
+    let mut compressed = GzEncoder::new(Vec::new(), Compression::fast());
     // Writing to memory does not fail.
-    let packed = packed.write_all(&body(message)).and_then(|()| packed.finish()).unwrap_or_default();
-    post.once(&packed, &[("content-type", CONTENT_TYPE), ("content-encoding", "gzip")], TRIED_AGAIN_BY_OTLP)
+    let compressed = compressed.write_all(&body(message)).and_then(|()| compressed.finish()).unwrap_or_default();
+    post.once(&compressed, &[("content-type", CONTENT_TYPE), ("content-encoding", "gzip")], OTLP_RETRYABLE)
 }
 
 /// The receiver's report for an accepted message: rejected points, or a warning.
-fn partial(answer: &[u8]) -> Option<String> {
+fn partial(response_body: &[u8]) -> Option<String> {
     // A response that is not OTLP, such as an empty one of a proxy, reports no rejected points.
-    let partial = <Response as prost::Message>::decode(answer).ok()?.partial_success?;
-    let words: String = report::figures::plain(partial.error_message.lines().next().unwrap_or_default());
-    let words: String = words.chars().take(WORDS_MAX).collect();
+    let partial = <Response as prost::Message>::decode(response_body).ok()?.partial_success?;
+    let text: String = report::figures::plain(partial.error_message.lines().next().unwrap_or_default());
+    let text: String = text.chars().take(TEXT_CHARACTERS_MAX).collect();
     match partial.rejected_data_points {
-        0 if words.is_empty() => None,
-        0 => Some(format!("it warns: {words}")),
-        points => Some(format!("it rejected {points} points: {words}")),
+        0 if text.is_empty() => None,
+        0 => Some(format!("it warns: {text}")),
+        points => Some(format!("it rejected {points} points: {text}")),
     }
 }
 
@@ -157,19 +157,19 @@ fn agents(index: &Connection, now_ns: u64) -> rusqlite::Result<Vec<Agent>> {
          ORDER BY name LIMIT ?1",
     )?;
     let rows = query.query_map([AGENTS_MAX], |row| {
-        let whole = |at: usize| row.get::<_, i64>(at).map(|value| value.max(0) as u64);
-        let (seen, told) = (whole(4)?, whole(5)?);
+        let unsigned = |at: usize| row.get::<_, i64>(at).map(|value| value.max(0) as u64);
+        let (seen, newest_data_ns) = (unsigned(4)?, unsigned(5)?);
         let spool: String = row.get(6)?;
         Ok(Agent {
             name: row.get(0)?,
             group: row.get(1)?,
             host: row.get(2)?,
-            first_seen_ns: whole(3)?,
+            first_seen_ns: unsigned(3)?,
             connected: now_ns.saturating_sub(seen) < CONNECTED_NS,
-            spool_bytes: serde_json::from_str::<SpoolUsage>(&spool).ok().map(|stand| stand.bytes),
-            lag_s: (told > 0).then(|| now_ns.saturating_sub(told) as f64 / 1e9),
-            records_lost: whole(7)?,
-            rows_dropped: whole(8)?,
+            spool_bytes: serde_json::from_str::<SpoolUsage>(&spool).ok().map(|usage| usage.bytes),
+            lag_s: (newest_data_ns > 0).then(|| now_ns.saturating_sub(newest_data_ns) as f64 / 1e9),
+            records_lost: unsigned(7)?,
+            rows_dropped: unsigned(8)?,
         })
     })?;
     rows.collect()
@@ -189,7 +189,7 @@ const RETRY_AFTER_MAX: Duration = Duration::from_secs(3600);
 /// Timeout of a message with its response.
 pub const TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum logged characters of a receiver's text.
-const WORDS_MAX: usize = 300;
+const TEXT_CHARACTERS_MAX: usize = 300;
 /// Agents with separate gauges.
 const AGENTS_MAX: i64 = 2000;
 /// An agent sends a message at least every 10 s.

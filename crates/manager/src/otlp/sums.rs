@@ -26,7 +26,7 @@ pub struct Series {
     pub name: Name,
     /// Start time, ns since 1970.
     pub started_ns: u64,
-    /// Its sums.
+    /// Sums of the series.
     pub sums: Sums,
 }
 
@@ -34,7 +34,7 @@ pub struct Series {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sums {
     pub attempts: u64,
-    /// By cause.
+    /// Failed attempts by cause.
     pub failed: BTreeMap<String, u64>,
     pub sent_bytes: u64,
     pub received_bytes: u64,
@@ -43,8 +43,8 @@ pub struct Sums {
 }
 
 impl Sums {
-    fn add(&mut self, placed: &FleetRow) {
-        let row = &placed.row;
+    fn add(&mut self, fleet_row: &FleetRow) {
+        let row = &fleet_row.row;
         if row.connection.is_none() {
             return;
         }
@@ -73,8 +73,8 @@ impl Sums {
     }
 
     fn fail(&mut self, cause: &str, count: u64) {
-        let is_known = self.failed.contains_key(cause) || self.failed.len() < CAUSES_MAX;
-        *self.failed.entry(if is_known { cause } else { OTHER_CAUSE }.to_owned()).or_insert(0) += count;
+        let is_separate = self.failed.contains_key(cause) || self.failed.len() < CAUSES_MAX;
+        *self.failed.entry(if is_separate { cause } else { OTHER_CAUSE }.to_owned()).or_insert(0) += count;
     }
 }
 
@@ -86,34 +86,34 @@ pub fn fold(change: &Transaction<'_>, rows: &[FleetRow]) -> rusqlite::Result<()>
     if rows.is_empty() || !is_on(change)? {
         return Ok(());
     }
-    let mut fresh: HashMap<[&str; 5], Sums> = HashMap::new();
+    let mut new_sums: HashMap<[&str; 5], Sums> = HashMap::new();
     // Written once per peer, not per row.
     let mut peers = HashMap::new();
-    for placed in rows {
-        let address = placed.row.peer.as_ref().map(|peer| peer.address);
+    for fleet_row in rows {
+        let address = fleet_row.row.peer.as_ref().map(|peer| peer.address);
         peers.entry(address).or_insert_with(|| address.map(|address| address.to_string()).unwrap_or_default());
     }
-    for placed in rows {
-        let row = &placed.row;
+    for fleet_row in rows {
+        let row = &fleet_row.row;
         let peer = &peers[&row.peer.as_ref().map(|peer| peer.address)];
         let program = row.program.as_deref().unwrap_or_default();
-        fresh.entry([&placed.agent, &placed.group, program, peer, &row.side]).or_default().add(placed);
+        new_sums.entry([&fleet_row.agent, &fleet_row.group, program, peer, &row.side]).or_default().add(fleet_row);
     }
     let now = int(realtime_ns());
     let count = change.query_row("SELECT count(*) FROM otlp", [], |row| row.get::<_, i64>(0))?;
-    let mut room = (SERIES_MAX - count).max(0);
+    let mut free_series = (SERIES_MAX - count).max(0);
     let mut others = Sums::default();
-    let mut fresh: Vec<([&str; 5], Sums)> = fresh.into_iter().collect();
-    fresh.sort_by_key(|(name, _)| *name);
-    for (name, sums) in fresh {
+    let mut new_sums: Vec<([&str; 5], Sums)> = new_sums.into_iter().collect();
+    new_sums.sort_by_key(|(name, _)| *name);
+    for (name, sums) in new_sums {
         let key = serde_json::to_string(&name).unwrap_or_default();
         match read(change, &key)? {
-            Some(mut known) => {
-                known.merge(&sums);
-                update(change, &key, &known, now)?;
+            Some(mut stored) => {
+                stored.merge(&sums);
+                update(change, &key, &stored, now)?;
             }
-            None if room > 0 => {
-                room -= 1;
+            None if free_series > 0 => {
+                free_series -= 1;
                 insert(change, &key, &sums, now)?;
             }
             None => others.merge(&sums),
@@ -121,9 +121,9 @@ pub fn fold(change: &Transaction<'_>, rows: &[FleetRow]) -> rusqlite::Result<()>
     }
     if others != Sums::default() {
         match read(change, OTHERS)? {
-            Some(mut known) => {
-                known.merge(&others);
-                update(change, OTHERS, &known, now)?;
+            Some(mut stored) => {
+                stored.merge(&others);
+                update(change, OTHERS, &stored, now)?;
             }
             None => insert(change, OTHERS, &others, now)?,
         }
@@ -184,16 +184,16 @@ fn read(change: &Transaction<'_>, key: &str) -> rusqlite::Result<Option<Sums>> {
 
 fn insert(change: &Transaction<'_>, key: &str, sums: &Sums, now: i64) -> rusqlite::Result<()> {
     let body = postcard::to_stdvec(sums).unwrap_or_default();
-    let mut put =
+    let mut statement =
         change.prepare_cached("INSERT INTO otlp (series, started_at, last_at, body) VALUES (?1, ?2, ?2, ?3)")?;
-    put.execute(params![key, now, body])?;
+    statement.execute(params![key, now, body])?;
     Ok(())
 }
 
 fn update(change: &Transaction<'_>, key: &str, sums: &Sums, now: i64) -> rusqlite::Result<()> {
     let body = postcard::to_stdvec(sums).unwrap_or_default();
-    let mut put = change.prepare_cached("UPDATE otlp SET last_at = ?2, body = ?3 WHERE series = ?1")?;
-    put.execute(params![key, now, body])?;
+    let mut statement = change.prepare_cached("UPDATE otlp SET last_at = ?2, body = ?3 WHERE series = ?1")?;
+    statement.execute(params![key, now, body])?;
     Ok(())
 }
 

@@ -12,7 +12,7 @@ use report::export::otlp::{POINTS_MAX, Request, Response};
 use schema::TapOutcome;
 use web::post::{Post, Roots};
 
-use super::sender::{Sent, post, turn};
+use super::sender::{Sent, post, send_once};
 use super::*;
 use crate::data::Data;
 use crate::notes::Notes;
@@ -22,8 +22,8 @@ use crate::test_server::{OK_RESPONSE, ReceivedRequest, ScriptedResponse, TestSer
 
 const NOW_NS: u64 = 4_000_000_000_000_000_000;
 
-fn fold_rows(data: &Data, told: &[TestExchange]) {
-    let rows: Vec<_> = told.iter().map(TestExchange::placed).collect();
+fn fold_rows(data: &Data, exchanges: &[TestExchange]) {
+    let rows: Vec<_> = exchanges.iter().map(TestExchange::row).collect();
     data.change(|change| quality::fold(change, &rows)).unwrap();
 }
 
@@ -38,29 +38,29 @@ fn to(scripted: &TestServer) -> Post {
 }
 
 /// One attempt with a receiver that responds like this; returns what it received.
-fn sent(data: &Data, answers: Vec<ScriptedResponse>) -> (Sent, Vec<ReceivedRequest>) {
-    let count = answers.len();
-    let scripted = TestServer::start(answers);
-    let outcome = turn(data, &to(&scripted), NOW_NS).unwrap();
+fn sent(data: &Data, responses: Vec<ScriptedResponse>) -> (Sent, Vec<ReceivedRequest>) {
+    let count = responses.len();
+    let scripted = TestServer::start(responses);
+    let outcome = send_once(data, &to(&scripted), NOW_NS).unwrap();
     (outcome, (0..count).map(|_| scripted.next()).collect())
 }
 
-fn unpacked(asked: &ReceivedRequest) -> Request {
+fn unpacked(request: &ReceivedRequest) -> Request {
     let mut plain = Vec::new();
-    flate2::read::GzDecoder::new(&asked.body[..]).read_to_end(&mut plain).unwrap();
+    flate2::read::GzDecoder::new(&request.body[..]).read_to_end(&mut plain).unwrap();
     Request::decode(&plain[..]).unwrap()
 }
 
-fn words(attributes: &[KeyValue]) -> String {
-    let mut words: Vec<String> = attributes
+fn text(attributes: &[KeyValue]) -> String {
+    let mut text: Vec<String> = attributes
         .iter()
         .map(|attribute| match &attribute.value.as_ref().unwrap().value {
             Some(any_value::Value::StringValue(text)) => format!("{}={text}", attribute.key),
             other => panic!("{other:?}"),
         })
         .collect();
-    words.sort();
-    words.join(",")
+    text.sort();
+    text.join(",")
 }
 
 /// Every point of sums and gauges by metric and attributes, with its start; histograms by their count.
@@ -76,7 +76,7 @@ fn points(message: &Request) -> BTreeMap<(String, String), (f64, u64)> {
             Points::ExponentialHistogram(all) => {
                 assert_eq!(all.aggregation_temporality, AggregationTemporality::Cumulative as i32);
                 for point in &all.data_points {
-                    let name = (metric.name.clone(), words(&point.attributes));
+                    let name = (metric.name.clone(), text(&point.attributes));
                     assert_eq!(point.time_unix_nano, NOW_NS);
                     assert!(found.insert(name, (point.count as f64, point.start_time_unix_nano)).is_none());
                 }
@@ -90,7 +90,7 @@ fn points(message: &Request) -> BTreeMap<(String, String), (f64, u64)> {
                 Value::AsDouble(value) => value,
             };
             assert_eq!(point.time_unix_nano, NOW_NS);
-            let name = (metric.name.clone(), words(&point.attributes));
+            let name = (metric.name.clone(), text(&point.attributes));
             assert!(found.insert(name, (value, point.start_time_unix_nano)).is_none(), "{metric:?}");
         }
     }
@@ -117,16 +117,16 @@ fn otlp_sums_continue_after_lost_messages() {
     .unwrap();
     let failed = TestExchange { outcome: TapOutcome::Failed, ..TEST_EXCHANGE };
     fold_rows(&data, &[TEST_EXCHANGE, TEST_EXCHANGE, failed.clone()]);
-    let (outcome, asked) = sent(&data, vec![OK_RESPONSE]);
+    let (outcome, requests) = sent(&data, vec![OK_RESPONSE]);
     assert_eq!(outcome, Sent::default());
-    assert!(asked[0].head.starts_with("post /v1/metrics http/1.1"), "{}", asked[0].head);
-    assert!(asked[0].head.contains("content-type: application/x-protobuf"));
-    assert!(asked[0].head.contains("content-encoding: gzip"));
-    let first = points(&unpacked(&asked[0]));
+    assert!(requests[0].head.starts_with("post /v1/metrics http/1.1"), "{}", requests[0].head);
+    assert!(requests[0].head.contains("content-type: application/x-protobuf"));
+    assert!(requests[0].head.contains("content-encoding: gzip"));
+    let first = points(&unpacked(&requests[0]));
     let of = |metric: &str, more: &str| {
-        let mut words: Vec<&str> = SERIES.split(',').chain(more.split(',').filter(|word| !word.is_empty())).collect();
-        words.sort_unstable();
-        (metric.to_owned(), words.join(","))
+        let mut text: Vec<&str> = SERIES.split(',').chain(more.split(',').filter(|word| !word.is_empty())).collect();
+        text.sort_unstable();
+        (metric.to_owned(), text.join(","))
     };
     let value = |points: &BTreeMap<(String, String), (f64, u64)>, metric: &str, more: &str| {
         let (metric, attributes) = of(metric, more);
@@ -143,16 +143,20 @@ fn otlp_sums_continue_after_lost_messages() {
     // One message is lost, one is rejected.
     fold_rows(&data, &[TEST_EXCHANGE]);
     let (outcome, _) = sent(&data, vec![(503, "Retry-After: 7\r\n", b"busy\x1b[31m".to_vec())]);
-    assert_eq!(outcome.wanted, Some(std::time::Duration::from_secs(7)));
-    assert!(outcome.failed && outcome.words == "status 503 busy\\u{1b}[31m", "{outcome:?}");
+    assert_eq!(outcome.retry_after, Some(std::time::Duration::from_secs(7)));
+    assert!(outcome.failed && outcome.text == "status 503 busy\\u{1b}[31m", "{outcome:?}");
     let (outcome, _) = sent(&data, vec![(400, "", b"bad data".to_vec())]);
-    assert_eq!((outcome.failed, outcome.words.as_str()), (true, "refused: status 400 bad data"));
+    assert_eq!((outcome.failed, outcome.text.as_str()), (true, "refused: status 400 bad data"));
     drop(data);
     let data = open(folder.path());
     fold_rows(&data, &[TEST_EXCHANGE, failed]);
-    let (_, asked) = sent(&data, vec![OK_RESPONSE]);
-    let last = points(&unpacked(&asked[0]));
-    assert_eq!(value(&last, "yamabiko.tap.attempts", ""), (6.0, start), "the same begin");
+    let (_, requests) = sent(&data, vec![OK_RESPONSE]);
+    let last = points(&unpacked(&requests[0]));
+    assert_eq!(
+        value(&last, "yamabiko.tap.attempts", ""),
+        (6.0, start),
+        "the start time of a series is unchanged after a restart"
+    );
     assert_eq!(value(&last, "yamabiko.tap.failures", "error.type=ECONNRESET"), (2.0, start));
     assert_eq!(value(&last, "yamabiko.tap.response.duration", ""), (4.0, start));
     let (_, again) = sent(&data, vec![OK_RESPONSE]);
@@ -168,23 +172,23 @@ fn points_rejected_by_an_otlp_receiver_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let data = open(folder.path());
     fold_rows(&data, &[TEST_EXCHANGE]);
-    let answer = |points: i64, words: &str| {
-        let partial = ExportMetricsPartialSuccess { rejected_data_points: points, error_message: words.to_owned() };
+    let response = |points: i64, text: &str| {
+        let partial = ExportMetricsPartialSuccess { rejected_data_points: points, error_message: text.to_owned() };
         Response { partial_success: Some(partial) }.encode_to_vec()
     };
-    for (body, words) in [
-        (answer(3, "no delta\nmore"), "it rejected 3 points: no delta"),
-        (answer(0, "old names"), "it warns: old names"),
-        (answer(0, ""), ""),
+    for (body, text) in [
+        (response(3, "no delta\nmore"), "it rejected 3 points: no delta"),
+        (response(0, "old names"), "it warns: old names"),
+        (response(0, ""), ""),
         (b"<html>".to_vec(), ""),
     ] {
         let (outcome, _) = sent(&data, vec![(200, "", body)]);
-        assert_eq!(outcome, Sent { words: words.to_owned(), ..Sent::default() });
+        assert_eq!(outcome, Sent { text: text.to_owned(), ..Sent::default() });
     }
     // The receiver does not run.
-    let gone = TestServer::start(Vec::new());
-    let outcome = turn(&data, &to(&gone), NOW_NS);
-    assert!(outcome.is_ok_and(|sent| sent.failed && sent.wanted.is_none()));
+    let closed_server = TestServer::start(Vec::new());
+    let outcome = send_once(&data, &to(&closed_server), NOW_NS);
+    assert!(outcome.is_ok_and(|sent| sent.failed && sent.retry_after.is_none()));
 }
 
 #[test]
@@ -207,7 +211,7 @@ fn otlp_series_and_messages_are_limited() {
                 attempts += value;
                 others += if attributes == "yamabiko.others=all" { value } else { 0.0 };
             }
-            assert!(names.insert((metric, attributes)), "a series stands in two messages");
+            assert!(names.insert((metric, attributes)), "each series is in one message only");
         }
     }
     assert_eq!((attempts, others), (2100.0, 100.0));

@@ -16,7 +16,7 @@ use stats::compare::{Difference, Estimate, between, holm_confidences};
 
 use super::figures::Figures;
 use super::query::{LAST_S, named_agents};
-use super::scan::{Tally, Wanted, scan};
+use super::scan::{RowSelection, Tally, scan};
 use super::sides::Sides;
 use super::{QualityError, SPANS_S};
 
@@ -28,7 +28,7 @@ pub struct Comparison {
     pub a: ComparedSet,
     /// The second set; its default time is that of `a`.
     pub b: ComparedSet,
-    /// Of all intervals together, above 0 and below 1; 0.95 unless said.
+    /// Confidence of all intervals together, above 0 and below 1; 0.95 by default.
     #[serde(default = "confidence")]
     pub confidence: f64,
 }
@@ -37,9 +37,9 @@ pub struct Comparison {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ComparedSet {
-    /// From, s since 1970; an hour before `until_s` unless said.
+    /// Start, s since 1970; an hour before `until_s` by default.
     pub from_s: Option<u64>,
-    /// Until; now unless said.
+    /// End, s since 1970; now by default.
     pub until_s: Option<u64>,
     /// An agent.
     pub agent: Option<String>,
@@ -81,9 +81,9 @@ pub struct ComparedSide {
     pub until_s: u64,
     /// Blocks with attempts.
     pub blocks: u64,
-    /// Its figures.
+    /// Figures of the set.
     pub figures: Figures,
-    /// Attempts that may belong to it and are no longer stored separately.
+    /// Attempts that may belong to the set and are no longer stored separately.
     pub attempts_unlisted: u64,
 }
 
@@ -94,10 +94,10 @@ pub struct CompareMetric {
     pub name: String,
     /// Unit of `a` and `b`: `ns`, or `ratio` (0 to 1).
     pub unit: String,
-    /// A's figure; absent: it has none.
+    /// The figure of set A; absent: A has no such figure.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub a: Option<f64>,
-    /// B's figure.
+    /// The figure of set B.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub b: Option<f64>,
     /// B less A: for times as a share of A's, for ratios the difference (0.01 is a percentage point). Absent: not
@@ -126,13 +126,13 @@ const fn confidence() -> f64 {
 ///
 /// # Errors
 /// An invalid query; SQLite's.
-pub fn compare(index: &Connection, asked: &Comparison, now_s: u64) -> Result<Compared, QualityError> {
-    if !(asked.confidence > 0.0 && asked.confidence < 1.0) {
+pub fn compare(index: &Connection, comparison: &Comparison, now_s: u64) -> Result<Compared, QualityError> {
+    if !(comparison.confidence > 0.0 && comparison.confidence < 1.0) {
         return Err(QualityError::InvalidQuery("confidence must be between 0 and 1, such as 0.95".to_owned()));
     }
-    let until_a = asked.a.until_s.unwrap_or(now_s);
-    let from_a = asked.a.from_s.unwrap_or(until_a.saturating_sub(3600));
-    let (from_b, until_b) = match (asked.b.from_s, asked.b.until_s) {
+    let until_a = comparison.a.until_s.unwrap_or(now_s);
+    let from_a = comparison.a.from_s.unwrap_or(until_a.saturating_sub(3600));
+    let (from_b, until_b) = match (comparison.b.from_s, comparison.b.until_s) {
         (None, None) => (from_a, until_a),
         (from, until) => {
             let until = until.unwrap_or(now_s);
@@ -146,7 +146,8 @@ pub fn compare(index: &Connection, asked: &Comparison, now_s: u64) -> Result<Com
         )));
     }
     let shorter = until_a.saturating_sub(from_a).min(until_b.saturating_sub(from_b));
-    // As coarse as the number of blocks allows: coarse spans are fewer to read, and longer than short disturbances.
+    // The resolution is as coarse as the number of blocks allows: coarse spans are fewer to read, and longer than short
+    // disturbances.
     let span_s = SPANS_S.into_iter().rev().find(|span| shorter / span >= SPANS_MIN).unwrap_or(SPANS_S[0]);
     if shorter / span_s < BLOCKS_MIN as u64 {
         return Err(QualityError::InvalidQuery(format!(
@@ -162,7 +163,7 @@ pub fn compare(index: &Connection, asked: &Comparison, now_s: u64) -> Result<Com
     }
     let paired = (from_a, until_a) == (from_b, until_b);
     let same = |set: &ComparedSet| ComparedSet { from_s: None, until_s: None, ..set.clone() };
-    if paired && same(&asked.a) == same(&asked.b) {
+    if paired && same(&comparison.a) == same(&comparison.b) {
         return Err(QualityError::InvalidQuery(
             "a and b are identical: they must differ in time, agent, group, program, peer or side".to_owned(),
         ));
@@ -171,7 +172,7 @@ pub fn compare(index: &Connection, asked: &Comparison, now_s: u64) -> Result<Com
         let from_s = from_s / span_s * span_s;
         let count = (until_s - from_s).div_ceil(block_s).max(1);
         let until_s = until_s.div_ceil(span_s) * span_s;
-        let wanted = Wanted {
+        let selection = RowSelection {
             span_s,
             from_s,
             until_s,
@@ -183,9 +184,9 @@ pub fn compare(index: &Connection, asked: &Comparison, now_s: u64) -> Result<Com
         };
         let mut blocks = vec![Tally::default(); count as usize];
         let last = blocks.len() - 1;
-        let met = scan(
+        let stats = scan(
             index,
-            &wanted,
+            &selection,
             |_, _| Some(()),
             |begin_s, (), tally| {
                 blocks[(((begin_s - from_s) / block_s) as usize).min(last)].merge(&tally);
@@ -201,15 +202,15 @@ pub fn compare(index: &Connection, asked: &Comparison, now_s: u64) -> Result<Com
             until_s,
             blocks: blocks.iter().filter(|block| block.sums.attempts > 0).count() as u64,
             figures: Figures::of(&whole, until_s.min(now_s).saturating_sub(from_s)),
-            attempts_unlisted: met.unlisted,
+            attempts_unlisted: stats.unlisted,
         };
         Ok((blocks, side))
     };
-    let (blocks_a, a) = read(&asked.a, from_a, until_a)?;
-    let (blocks_b, b) = read(&asked.b, from_b, until_b)?;
-    let metrics = judge(&blocks_a, &blocks_b, paired, asked.confidence);
+    let (blocks_a, a) = read(&comparison.a, from_a, until_a)?;
+    let (blocks_b, b) = read(&comparison.b, from_b, until_b)?;
+    let metrics = compare_blocks(&blocks_a, &blocks_b, paired, comparison.confidence);
     let notes = notes(&a, &b, paired);
-    Ok(Compared { a, b, block_s, paired, confidence: asked.confidence, metrics, notes })
+    Ok(Compared { a, b, block_s, paired, confidence: comparison.confidence, metrics, notes })
 }
 
 /// Minimum spans of a resolution.
@@ -305,7 +306,7 @@ impl Metric {
 }
 
 /// Compares sets, block against block if they are paired.
-fn judge(a: &[Tally], b: &[Tally], paired: bool, confidence: f64) -> Vec<CompareMetric> {
+fn compare_blocks(a: &[Tally], b: &[Tally], paired: bool, confidence: f64) -> Vec<CompareMetric> {
     let is_there = |block: &Tally| block.sums.attempts > 0;
     let both = [a, b];
     let (tallies, sizes): ([Vec<&Tally>; 2], Vec<usize>) = if paired {
@@ -359,7 +360,7 @@ fn judge(a: &[Tally], b: &[Tally], paired: bool, confidence: f64) -> Vec<Compare
                 Ok(of) => difference(of, confidences[at]).ok_or_else(|| "not known: too few values".to_owned()),
                 Err(why) => Err(why.clone()),
             };
-            metric.told(values, found, confidences[at])
+            metric.to_compare_metric(values, found, confidences[at])
         })
         .collect()
 }
@@ -419,7 +420,7 @@ impl<'a> Blocks<'a> {
 }
 
 impl Metric {
-    fn told(self, values: [f64; 2], found: Result<Difference, String>, confidence: f64) -> CompareMetric {
+    fn to_compare_metric(self, values: [f64; 2], found: Result<Difference, String>, confidence: f64) -> CompareMetric {
         let is_time = self.quantile().is_some();
         let own = |value: f64| value.is_finite().then(|| if is_time { value.exp() } else { value });
         // A difference of logarithms is a ratio.
@@ -438,7 +439,7 @@ impl Metric {
         match found {
             Ok(found) => {
                 let (difference, interval) = (plain(found.mean), found.interval.map(plain));
-                metric.said = self.words(difference, interval, found.is_shown(), plain(found.half_width()));
+                metric.said = self.sentence(difference, interval, found.is_shown(), plain(found.half_width()));
                 metric.difference = Some(difference);
                 metric.interval = Some(interval);
                 metric.confidence = Some(confidence);
@@ -449,7 +450,7 @@ impl Metric {
         metric
     }
 
-    fn words(self, difference: f64, interval: [f64; 2], shown: bool, least: f64) -> String {
+    fn sentence(self, difference: f64, interval: [f64; 2], shown: bool, least: f64) -> String {
         let unit = if self.quantile().is_some() { "%" } else { "percentage points" };
         let digits = |value: f64| {
             let percent = value.abs() * 100.0;

@@ -27,7 +27,7 @@ pub struct Figures {
     /// Absent without attempts.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub availability: Option<Availability>,
-    /// Of successful exchanges; absent without any.
+    /// Response times of successful exchanges; absent without any.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub response_ns: Option<ResponseTimes>,
     /// Bytes sent by the programs' calls.
@@ -55,11 +55,11 @@ pub struct Figures {
 /// Share of successes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Availability {
-    /// Of attempts, 0 to 1.
+    /// Share of attempts that succeeded, 0 to 1.
     pub attempts: f64,
     /// Share of 10 s windows with attempts of an agent in which an attempt succeeded; 0 to 1.
     pub windows: f64,
-    /// Number of windows: each agent has its own.
+    /// Number of windows, counted separately for each agent.
     pub windows_tried: u64,
 }
 
@@ -118,7 +118,7 @@ impl Figures {
 }
 
 impl ResponseTimes {
-    /// Of these; `None` of none.
+    /// The figures of a histogram; `None` if it is empty.
     pub(super) fn of(times: &TimeHistogram) -> Option<ResponseTimes> {
         let at = |q| times.quantile(q);
         Some(ResponseTimes {

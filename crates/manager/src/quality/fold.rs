@@ -6,7 +6,7 @@ use rusqlite::{Transaction, params};
 use schema::{FleetRow, TapSide};
 
 use super::SPANS_S;
-use super::stored::{Place, Rest, Series, int, read, write};
+use super::stored::{Rest, RowKey, Series, int, read, write};
 use super::sums::Sums;
 use super::windows::{WINDOW_S, Windows};
 use crate::otlp;
@@ -27,27 +27,27 @@ pub const PROGRAMS_MAX: i64 = 50;
 /// SQLite's; the transaction must be rolled back.
 pub fn fold(change: &Transaction<'_>, rows: &[FleetRow]) -> rusqlite::Result<()> {
     // Each row is read once; hours and days are summed from minutes.
-    let mut minutes: HashMap<(u64, &str, Name<'_>), Fresh> = HashMap::new();
-    for placed in rows {
-        let at_s = placed.at_unix_ns / 1_000_000_000;
+    let mut minutes: HashMap<(u64, &str, Name<'_>), NewFigures> = HashMap::new();
+    for fleet_row in rows {
+        let at_s = fleet_row.at_unix_ns / 1_000_000_000;
         let begin_s = at_s / MINUTE_S * MINUTE_S;
-        let row = &placed.row;
+        let row = &fleet_row.row;
         let peer = row.peer.as_ref().map(|peer| peer.address);
         let name = (row.side.as_str(), row.program.as_deref().unwrap_or_default(), peer);
-        let fresh = minutes.entry((begin_s, placed.agent.as_str(), name)).or_default();
-        let before = (fresh.sums.attempts, fresh.sums.failed);
-        fresh.sums.add(row, placed.share);
-        if fresh.sums.attempts > before.0 {
-            fresh.windows.note(((at_s - begin_s) / WINDOW_S) as u32, fresh.sums.failed == before.1);
+        let new_figures = minutes.entry((begin_s, fleet_row.agent.as_str(), name)).or_default();
+        let before = (new_figures.sums.attempts, new_figures.sums.failed);
+        new_figures.sums.add(row, fleet_row.share);
+        if new_figures.sums.attempts > before.0 {
+            new_figures.windows.note(((at_s - begin_s) / WINDOW_S) as u32, new_figures.sums.failed == before.1);
         }
     }
     for span_s in SPANS_S {
-        let mut spans: BTreeMap<(u64, &str), BTreeMap<Name<'_>, Fresh>> = BTreeMap::new();
-        for ((minute_s, agent, name), fresh) in &minutes {
+        let mut spans: BTreeMap<(u64, &str), BTreeMap<Name<'_>, NewFigures>> = BTreeMap::new();
+        for ((minute_s, agent, name), new_figures) in &minutes {
             let begin_s = minute_s / span_s * span_s;
             let all = spans.entry((begin_s, *agent)).or_default().entry(*name).or_default();
-            all.sums.merge(&fresh.sums);
-            all.windows.merge_at(&fresh.windows, ((minute_s - begin_s) / WINDOW_S) as u32);
+            all.sums.merge(&new_figures.sums);
+            all.windows.merge_at(&new_figures.windows, ((minute_s - begin_s) / WINDOW_S) as u32);
         }
         for ((begin_s, agent), series) in &spans {
             fold_span(change, span_s, *begin_s, agent, series)?;
@@ -62,15 +62,15 @@ type Name<'a> = (&'a str, &'a str, Option<TapAddress>);
 /// The shortest of [`SPANS_S`].
 const MINUTE_S: u64 = SPANS_S[0];
 
-/// New figures for a place.
+/// Figures to add to a row of the table.
 #[derive(Default)]
-struct Fresh {
+struct NewFigures {
     sums: Sums,
     windows: Windows,
 }
 
-impl Fresh {
-    fn merge(&mut self, other: &Fresh) {
+impl NewFigures {
+    fn merge(&mut self, other: &NewFigures) {
         self.sums.merge(&other.sums);
         self.windows.merge(&other.windows);
     }
@@ -81,40 +81,40 @@ fn fold_span(
     span_s: u64,
     begin_s: u64,
     agent: &str,
-    series: &BTreeMap<Name<'_>, Fresh>,
+    series: &BTreeMap<Name<'_>, NewFigures>,
 ) -> rusqlite::Result<()> {
-    let mut sides: BTreeMap<&str, Fresh> = BTreeMap::new();
-    let mut rest: BTreeMap<(&str, &str), Fresh> = BTreeMap::new();
-    let mut room = SeriesLimit { change, span_s, begin_s, agent, left: [None; 3] };
+    let mut sides: BTreeMap<&str, NewFigures> = BTreeMap::new();
+    let mut rest: BTreeMap<(&str, &str), NewFigures> = BTreeMap::new();
+    let mut limit = SeriesLimit { change, span_s, begin_s, agent, free_series: [None; 3] };
     for ((side, program, peer), figures) in series {
         sides.entry(side).or_default().merge(figures);
         let peer = peer.map(|address| address.to_string()).unwrap_or_default();
-        let place = Place {
+        let key = RowKey {
             span_s,
             begin_s,
             agent,
             series: Series { whole: false, rest: Rest::None, side, program, peer: &peer },
         };
-        if !room.put(&place, figures)? {
+        if !limit.add_within_limit(&key, figures)? {
             rest.entry((*side, *program)).or_default().merge(figures);
         }
     }
-    let mut others: BTreeMap<&str, Fresh> = BTreeMap::new();
+    let mut others: BTreeMap<&str, NewFigures> = BTreeMap::new();
     for ((side, program), figures) in &rest {
-        let place = Place {
+        let key = RowKey {
             span_s,
             begin_s,
             agent,
             series: Series { whole: false, rest: Rest::Peers, side, program, peer: "" },
         };
-        if !room.put(&place, figures)? {
+        if !limit.add_within_limit(&key, figures)? {
             others.entry(side).or_default().merge(figures);
         }
     }
     for (side, figures) in &others {
         add(
             change,
-            &Place {
+            &RowKey {
                 span_s,
                 begin_s,
                 agent,
@@ -126,7 +126,7 @@ fn fold_span(
     for (side, figures) in &sides {
         add(
             change,
-            &Place {
+            &RowKey {
                 span_s,
                 begin_s,
                 agent,
@@ -138,43 +138,47 @@ fn fold_span(
     Ok(())
 }
 
-/// Free series of an agent's span.
+/// The number of series that an agent's span may still add.
 struct SeriesLimit<'a> {
     change: &'a Transaction<'a>,
     span_s: u64,
     begin_s: u64,
     agent: &'a str,
-    /// Separate series, other peers, and separate accepting series; counted when the first new one comes.
-    left: [Option<i64>; 3],
+    /// Separate series, other peers, and separate accepting series; counted when the first new series is added.
+    free_series: [Option<i64>; 3],
 }
 
 impl SeriesLimit<'_> {
     /// Adds figures to an existing place, or to a new one within the limit. Returns whether it did.
-    fn put(&mut self, place: &Place<'_>, figures: &Fresh) -> rusqlite::Result<bool> {
-        if let Some((mut sums, mut windows)) = read(self.change, place)? {
+    fn add_within_limit(&mut self, key: &RowKey<'_>, figures: &NewFigures) -> rusqlite::Result<bool> {
+        if let Some((mut sums, mut windows)) = read(self.change, key)? {
             sums.merge(&figures.sums);
             windows.merge(&figures.windows);
-            write(self.change, place, &sums, &windows)?;
+            write(self.change, key, &sums, &windows)?;
             return Ok(true);
         }
-        let is_own = place.series.rest == Rest::None;
-        let is_servers = is_own && place.series.side == TapSide::Server.as_str();
-        let bounds = [(is_own, 0, SERIES_MAX), (!is_own, 1, PROGRAMS_MAX), (is_servers, 2, SERVER_SERIES_MAX)];
-        for (_, of, most) in bounds.into_iter().filter(|(holds, ..)| *holds) {
-            if *self.left(of, most)? <= 0 {
+        let is_single_series = key.series.rest == Rest::None;
+        let is_server_series = is_single_series && key.series.side == TapSide::Server.as_str();
+        let bounds = [
+            (is_single_series, 0, SERIES_MAX),
+            (!is_single_series, 1, PROGRAMS_MAX),
+            (is_server_series, 2, SERVER_SERIES_MAX),
+        ];
+        for (_, of, series_max) in bounds.into_iter().filter(|(applies, ..)| *applies) {
+            if *self.free_series(of, series_max)? <= 0 {
                 return Ok(false);
             }
         }
-        for (_, of, most) in bounds.into_iter().filter(|(holds, ..)| *holds) {
-            *self.left(of, most)? -= 1;
+        for (_, of, series_max) in bounds.into_iter().filter(|(applies, ..)| *applies) {
+            *self.free_series(of, series_max)? -= 1;
         }
-        write(self.change, place, &figures.sums, &figures.windows)?;
+        write(self.change, key, &figures.sums, &figures.windows)?;
         Ok(true)
     }
 
-    fn left(&mut self, of: usize, most: i64) -> rusqlite::Result<&mut i64> {
-        let left = match self.left[of] {
-            Some(left) => left,
+    fn free_series(&mut self, of: usize, series_max: i64) -> rusqlite::Result<&mut i64> {
+        let free_series = match self.free_series[of] {
+            Some(free_series) => free_series,
             None => {
                 let mut count = self.change.prepare_cached(
                     "SELECT count(*) FROM quality WHERE span_s = ?1 AND whole = 0 AND begin_s = ?2 AND agent = ?3 AND rest = ?4 \
@@ -186,17 +190,17 @@ impl SeriesLimit<'_> {
                     (Rest::None, if of == 2 { TapSide::Server.as_str() } else { "" })
                 };
                 let at = params![int(self.span_s), int(self.begin_s), self.agent, rest.number(), side];
-                most - count.query_row(at, |row| row.get::<_, i64>(0))?
+                series_max - count.query_row(at, |row| row.get::<_, i64>(0))?
             }
         };
-        Ok(self.left[of].insert(left))
+        Ok(self.free_series[of].insert(free_series))
     }
 }
 
 /// Adds figures to a place without a limit.
-fn add(change: &Transaction<'_>, place: &Place<'_>, figures: &Fresh) -> rusqlite::Result<()> {
-    let (mut sums, mut windows) = read(change, place)?.unwrap_or_default();
+fn add(change: &Transaction<'_>, key: &RowKey<'_>, figures: &NewFigures) -> rusqlite::Result<()> {
+    let (mut sums, mut windows) = read(change, key)?.unwrap_or_default();
     sums.merge(&figures.sums);
     windows.merge(&figures.windows);
-    write(change, place, &sums, &windows)
+    write(change, key, &sums, &windows)
 }

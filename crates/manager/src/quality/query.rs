@@ -8,7 +8,7 @@ use schema::FineBucket;
 use serde::{Deserialize, Serialize};
 
 use super::figures::Figures;
-use super::scan::{Met, Tally, Wanted, attempts, scan};
+use super::scan::{RowSelection, ScanStats, Tally, attempts, scan};
 use super::sides::Sides;
 use super::stored::{Rest, Series, int};
 use super::windows::WINDOW_S;
@@ -79,9 +79,9 @@ pub enum By {
 /// The result of a query.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Quality {
-    /// Begin of the first span, s since 1970.
+    /// Start of the first span, s since 1970.
     pub from_s: u64,
-    /// End of the last.
+    /// End of the last span.
     pub until_s: u64,
     /// Length of the spans; never `auto`.
     pub resolution: Resolution,
@@ -121,9 +121,9 @@ pub struct Group {
 /// A span.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Span {
-    /// Its begin, s since 1970.
+    /// Start of the span, s since 1970.
     pub begin_s: u64,
-    /// Its figures.
+    /// Figures of the span.
     #[serde(flatten)]
     pub figures: Figures,
 }
@@ -153,7 +153,7 @@ pub fn query(index: &Connection, query: &Query, now_s: u64) -> Result<Quality, Q
     let time = Time::of(index, query, now_s)?;
     let agents = agents_of(index, query)?;
     let groups = if query.by == By::Group { groups_of(index)? } else { BTreeMap::new() };
-    let wanted = Wanted {
+    let selection = RowSelection {
         span_s: time.span_s,
         from_s: time.from_s,
         until_s: time.until_s,
@@ -163,20 +163,20 @@ pub fn query(index: &Connection, query: &Query, now_s: u64) -> Result<Quality, Q
         peer: query.peer.clone(),
         by_series: matches!(query.by, By::Program | By::Peer) || query.program.is_some() || query.peer.is_some(),
     };
-    let most = if query.whole_only { GROUPS_MAX } else { GROUPS_MAX.min(CELLS_MAX / time.spans.max(1)).max(1) };
+    let groups_max = if query.whole_only { GROUPS_MAX } else { GROUPS_MAX.min(CELLS_MAX / time.spans.max(1)).max(1) };
     let key = |agent: &str, series: &Series<'_>| -> Key { key_of(query.by, &groups, agent, series) };
-    let (found, met, left_out) = gather(index, &wanted, &time, &key, most, query.whole_only)?;
-    let mut answer = Quality {
+    let (found, stats, groups_merged) = gather(index, &selection, &time, &key, groups_max, query.whole_only)?;
+    let mut result = Quality {
         from_s: time.from_s,
         until_s: time.until_s,
         resolution: time.resolution,
         by: query.by,
         window_s: WINDOW_S,
         quantile_error: FineBucket::WIDTH,
-        kept_from_s: kept_from(index, time.span_s)?,
+        kept_from_s: first_stored_s(index, time.span_s)?,
         groups: Vec::new(),
-        groups_left_out: left_out,
-        attempts_unlisted: met.unlisted,
+        groups_left_out: groups_merged,
+        attempts_unlisted: stats.unlisted,
     };
     let mut found: Vec<(Key, Gathered)> = found.into_iter().collect();
     found.sort_by(|(a, x), (b, y)| {
@@ -189,14 +189,14 @@ pub fn query(index: &Connection, query: &Query, now_s: u64) -> Result<Quality, Q
             begin_s,
             figures: Figures::of(tally, passed(begin_s, time.end_of(begin_s))),
         };
-        answer.groups.push(Group {
+        result.groups.push(Group {
             others: key.is_err(),
             key: key.ok().filter(|name| !name.is_empty() && query.by != By::None),
             whole: Figures::of(&gathered.whole, passed(time.from_s, time.until_s)),
             spans: gathered.spans.iter().map(span).collect(),
         });
     }
-    Ok(answer)
+    Ok(result)
 }
 
 /// The figures of a key.
@@ -206,18 +206,18 @@ struct Gathered {
     spans: BTreeMap<u64, Tally>,
 }
 
-/// Reads, with at most `most` separate keys. Usually there are fewer and one pass suffices; otherwise a first pass
-/// counts which have most attempts.
+/// Reads, with at most `groups_max` separate keys. Usually there are fewer and one pass suffices; otherwise a first
+/// pass counts which have most attempts.
 fn gather(
     index: &Connection,
-    wanted: &Wanted,
+    selection: &RowSelection,
     time: &Time,
     key: &dyn Fn(&str, &Series<'_>) -> Key,
-    most: usize,
+    groups_max: usize,
     whole_only: bool,
-) -> Result<(BTreeMap<Key, Gathered>, Met, u64), QualityError> {
+) -> Result<(BTreeMap<Key, Gathered>, ScanStats, u64), QualityError> {
     let mut chosen: Option<BTreeSet<Key>> = None;
-    let mut left_out = 0;
+    let mut groups_merged = 0;
     loop {
         let mut found: BTreeMap<Key, Gathered> = BTreeMap::new();
         let mut is_over = false;
@@ -225,10 +225,10 @@ fn gather(
             let key = key(agent, series);
             Some(if chosen.as_ref().is_some_and(|chosen| !chosen.contains(&key)) { Err(Others) } else { key })
         };
-        let outcome = scan(index, wanted, named, |begin_s, key, tally| {
-            if !found.contains_key(&key) && found.len() > most {
+        let outcome = scan(index, selection, named, |begin_s, key, tally| {
+            if !found.contains_key(&key) && found.len() > groups_max {
                 is_over = true;
-                // Ends the scan; the text is never shown.
+                // The error ends the scan; its text is not used.
                 return Err(QualityError::InvalidQuery(String::new()));
             }
             let gathered = found.entry(key).or_default();
@@ -239,13 +239,13 @@ fn gather(
             Ok(())
         });
         if !is_over || chosen.is_some() {
-            return outcome.map(|met| (found, met, left_out));
+            return outcome.map(|stats| (found, stats, groups_merged));
         }
-        let counts = attempts(index, wanted, |agent, series| Some(key(agent, series)))?;
+        let counts = attempts(index, selection, |agent, series| Some(key(agent, series)))?;
         let mut counts: Vec<(Key, u64)> = counts.into_iter().filter(|(key, _)| key.is_ok()).collect();
         counts.sort_by(|(a, x), (b, y)| y.cmp(x).then_with(|| a.cmp(b)));
-        left_out = counts.len().saturating_sub(most) as u64;
-        chosen = Some(counts.into_iter().take(most).map(|(key, _)| key).collect());
+        groups_merged = counts.len().saturating_sub(groups_max) as u64;
+        chosen = Some(counts.into_iter().take(groups_max).map(|(key, _)| key).collect());
     }
 }
 
@@ -285,7 +285,7 @@ pub(crate) fn named_agents(
     Ok(Some(of_group.filter(|name| agent.is_none_or(|agent| agent == name)).collect()))
 }
 
-fn kept_from(index: &Connection, span_s: u64) -> rusqlite::Result<Option<u64>> {
+fn first_stored_s(index: &Connection, span_s: u64) -> rusqlite::Result<Option<u64>> {
     let mut query = index.prepare_cached("SELECT min(begin_s) FROM quality WHERE span_s = ?1 AND whole = 1")?;
     let oldest: Option<i64> = query.query_row([int(span_s)], |row| row.get(0))?;
     Ok(oldest.map(|oldest| oldest.max(0) as u64))
@@ -325,14 +325,16 @@ impl Time {
             return Ok(time);
         }
         // Without any stored data there is no reason for a coarse resolution.
-        let known_from = kept_from(index, SPANS_S[2])?.map(|first| first.max(from_s));
+        let known_from = first_stored_s(index, SPANS_S[2])?.map(|first| first.max(from_s));
         for (resolution, span_s) in [Resolution::Minute, Resolution::Hour, Resolution::Day].into_iter().zip(SPANS_S) {
-            let is_kept = match known_from {
+            let is_stored = match known_from {
                 None => true,
-                Some(first) => kept_from(index, span_s)?.is_some_and(|kept| kept < first.saturating_add(86_400)),
+                Some(first) => {
+                    first_stored_s(index, span_s)?.is_some_and(|stored_from| stored_from < first.saturating_add(86_400))
+                }
             };
             let time = time(resolution);
-            if time.spans as u64 <= SPANS_AUTO && (is_kept || resolution == Resolution::Day) {
+            if time.spans as u64 <= SPANS_AUTO && (is_stored || resolution == Resolution::Day) {
                 return Ok(time);
             }
         }
@@ -373,8 +375,8 @@ impl Time {
 /// Start of the month this number of months after that of a time.
 fn month(at_s: u64, after: i32) -> u64 {
     let begin = || {
-        let moment = jiff::Timestamp::from_second(i64::try_from(at_s).ok()?).ok()?;
-        let date = moment.to_zoned(jiff::tz::TimeZone::UTC).date().first_of_month();
+        let timestamp = jiff::Timestamp::from_second(i64::try_from(at_s).ok()?).ok()?;
+        let date = timestamp.to_zoned(jiff::tz::TimeZone::UTC).date().first_of_month();
         let date = date.checked_add(jiff::Span::new().months(after)).ok()?;
         u64::try_from(date.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp().as_second()).ok()
     };

@@ -15,12 +15,12 @@ use super::{QualityError, SPANS_S};
 
 /// The rows to read.
 #[derive(Clone, Debug)]
-pub struct Wanted {
-    /// One of [`SPANS_S`].
+pub struct RowSelection {
+    /// Length of the spans: one of [`SPANS_S`].
     pub span_s: u64,
-    /// First span's begin, s since 1970.
+    /// Start of the first span, s since 1970.
     pub from_s: u64,
-    /// End of the last.
+    /// End of the last span.
     pub until_s: u64,
     /// Side of the connections.
     pub sides: Sides,
@@ -56,7 +56,7 @@ impl Tally {
 
 /// Statistics of a scan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Met {
+pub struct ScanStats {
     /// Rows read.
     pub rows: u64,
     /// Attempts that may match, where programs or peers are no longer separate.
@@ -66,33 +66,33 @@ pub struct Met {
 /// Maximum rows of one query. A month by day of 200 agents with 100 series each is 620,000.
 pub const ROWS_MAX: u64 = 1_000_000;
 
-/// Reads the rows. `key` returns the key of a row (`None`: skip it); `take` receives the start of a span, the key,
+/// Reads the rows. `key` returns the key of a row (`None`: skip it); `on_row` receives the start of a span, the key,
 /// and the sums of one agent: each agent and key once per span.
 ///
 /// # Errors
 /// SQLite's; more rows than one query may read.
 pub fn scan<K: Ord>(
     index: &Connection,
-    wanted: &Wanted,
+    selection: &RowSelection,
     mut key: impl FnMut(&str, &Series<'_>) -> Option<K>,
-    mut take: impl FnMut(u64, K, Tally) -> Result<(), QualityError>,
-) -> Result<Met, QualityError> {
+    mut on_row: impl FnMut(u64, K, Tally) -> Result<(), QualityError>,
+) -> Result<ScanStats, QualityError> {
     let mut open: BTreeMap<K, (Sums, Windows)> = BTreeMap::new();
     let mut at: (u64, String) = (0, String::new());
     let mut close = |at: &(u64, String), open: &mut BTreeMap<K, (Sums, Windows)>| -> Result<(), QualityError> {
         while let Some((key, (sums, windows))) = open.pop_first() {
             let (tried, succeeded) = windows.counts();
-            take(at.0, key, Tally { sums, tried, succeeded })?;
+            on_row(at.0, key, Tally { sums, tried, succeeded })?;
         }
         Ok(())
     };
-    let met = each(index, wanted, FIGURES, |begin_s, agent, series, row| {
+    let stats = for_each_row(index, selection, FIGURES, |begin_s, agent, series, row| {
         if at.0 != begin_s || at.1 != agent {
             close(&at, &mut open)?;
             at = (begin_s, agent.to_owned());
         }
         let Some(key) = key(agent, series) else { return Ok(()) };
-        let (sums, windows) = figures(row, FIRST, wanted.span_s)?;
+        let (sums, windows) = figures(row, FIRST, selection.span_s)?;
         match open.get_mut(&key) {
             Some((all, all_windows)) => {
                 all.merge(&sums);
@@ -105,7 +105,7 @@ pub fn scan<K: Ord>(
         Ok(())
     })?;
     close(&at, &mut open)?;
-    Ok(met)
+    Ok(stats)
 }
 
 /// The attempts of each key, without reading the other figures.
@@ -114,11 +114,11 @@ pub fn scan<K: Ord>(
 /// As [`scan`].
 pub fn attempts<K: Ord>(
     index: &Connection,
-    wanted: &Wanted,
+    selection: &RowSelection,
     mut key: impl FnMut(&str, &Series<'_>) -> Option<K>,
 ) -> Result<BTreeMap<K, u64>, QualityError> {
     let mut found: BTreeMap<K, u64> = BTreeMap::new();
-    each(index, wanted, "attempts", |_, agent, series, row| {
+    for_each_row(index, selection, "attempts", |_, agent, series, row| {
         if let Some(key) = key(agent, series) {
             *found.entry(key).or_insert(0) += row.get::<_, i64>(FIRST)?.max(0) as u64;
         }
@@ -127,20 +127,20 @@ pub fn attempts<K: Ord>(
     Ok(found)
 }
 
-/// Column of the first figure; before it are the six key columns and the attempts.
+/// Column of the first figure; the columns before are the six key columns and the attempts.
 const FIRST: usize = 7;
 
-fn each(
+fn for_each_row(
     index: &Connection,
-    wanted: &Wanted,
+    selection: &RowSelection,
     columns: &str,
-    mut take: impl FnMut(u64, &str, &Series<'_>, &Row<'_>) -> Result<(), QualityError>,
-) -> Result<Met, QualityError> {
-    debug_assert!(SPANS_S.contains(&wanted.span_s));
-    let mut met = Met::default();
+    mut on_row: impl FnMut(u64, &str, &Series<'_>, &Row<'_>) -> Result<(), QualityError>,
+) -> Result<ScanStats, QualityError> {
+    debug_assert!(SPANS_S.contains(&selection.span_s));
+    let mut stats = ScanStats::default();
     let mut one = |row: &Row<'_>| -> Result<(), QualityError> {
-        met.rows += 1;
-        if met.rows > ROWS_MAX {
+        stats.rows += 1;
+        if stats.rows > ROWS_MAX {
             return Err(QualityError::InvalidQuery(format!(
                 "the query would read more than {ROWS_MAX} spans of series: choose a shorter time, a coarser \
                  resolution, one agent or one program"
@@ -148,21 +148,21 @@ fn each(
         }
         let text = |at: usize| -> rusqlite::Result<&str> { Ok(row.get_ref(at)?.as_str()?) };
         let agent = text(1)?;
-        if wanted.agents.as_ref().is_some_and(|agents| !agents.contains(agent)) {
+        if selection.agents.as_ref().is_some_and(|agents| !agents.contains(agent)) {
             return Ok(());
         }
         let series = Series {
-            whole: !wanted.by_series,
+            whole: !selection.by_series,
             rest: Rest::of(row.get(2)?),
             side: text(3)?,
             program: text(4)?,
             peer: text(5)?,
         };
-        match wanted.meets(&series) {
-            Meets::Yes => take(row.get::<_, i64>(0)?.max(0) as u64, agent, &series, row),
-            Meets::No => Ok(()),
-            Meets::Perhaps => {
-                met.unlisted += row.get::<_, i64>(6)?.max(0) as u64;
+        match selection.match_series(&series) {
+            SeriesMatch::Yes => on_row(row.get::<_, i64>(0)?.max(0) as u64, agent, &series, row),
+            SeriesMatch::No => Ok(()),
+            SeriesMatch::Perhaps => {
+                stats.unlisted += row.get::<_, i64>(6)?.max(0) as u64;
                 Ok(())
             }
         }
@@ -178,17 +178,17 @@ fn each(
         }
         Ok(())
     };
-    let (span, whole) = (int(wanted.span_s), !wanted.by_series);
-    let spans = wanted.until_s.saturating_sub(wanted.from_s) / wanted.span_s;
-    match &wanted.agents {
+    let (span, whole) = (int(selection.span_s), !selection.by_series);
+    let spans = selection.until_s.saturating_sub(selection.from_s) / selection.span_s;
+    match &selection.agents {
         // A seek for each span and agent reads less than all rows of the others.
         Some(agents) if agents.len() as u64 <= SEEKS_PER_SPAN && agents.len() as u64 * spans <= SEEKS_MAX => {
             let mut query = index.prepare_cached(&format!(
                 "{select} AND agent = ?5 ORDER BY begin_s, agent, rest, side, program, peer"
             ))?;
-            for begin_s in (wanted.from_s..wanted.until_s).step_by(wanted.span_s as usize) {
+            for begin_s in (selection.from_s..selection.until_s).step_by(selection.span_s as usize) {
                 for agent in agents {
-                    let (from, until) = (int(begin_s), int(begin_s + wanted.span_s));
+                    let (from, until) = (int(begin_s), int(begin_s + selection.span_s));
                     run(&mut query, params![span, whole, from, until, agent])?;
                 }
             }
@@ -196,39 +196,40 @@ fn each(
         _ => {
             let mut query =
                 index.prepare_cached(&format!("{select} ORDER BY begin_s, agent, rest, side, program, peer"))?;
-            run(&mut query, params![span, whole, int(wanted.from_s), int(wanted.until_s)])?;
+            run(&mut query, params![span, whole, int(selection.from_s), int(selection.until_s)])?;
         }
     }
-    Ok(met)
+    Ok(stats)
 }
 
 /// Maximum agents for which each span is searched separately, and maximum seeks in all.
 const SEEKS_PER_SPAN: u64 = 16;
 const SEEKS_MAX: u64 = 100_000;
 
-enum Meets {
+enum SeriesMatch {
     Yes,
     No,
-    /// It is part of a sum of others.
+    /// The row is part of a sum of other series.
     Perhaps,
 }
 
-impl Wanted {
-    fn meets(&self, series: &Series<'_>) -> Meets {
+impl RowSelection {
+    fn match_series(&self, series: &Series<'_>) -> SeriesMatch {
         if !self.sides.has(series.side) {
-            return Meets::No;
+            return SeriesMatch::No;
         }
         if series.whole {
-            return Meets::Yes;
+            return SeriesMatch::Yes;
         }
-        let is_other = |wanted: &Option<String>, is: &str| wanted.as_deref().is_some_and(|wanted| wanted != is);
+        let is_other =
+            |selection: &Option<String>, is: &str| selection.as_deref().is_some_and(|selection| selection != is);
         match series.rest {
-            Rest::Programs if self.program.is_some() || self.peer.is_some() => Meets::Perhaps,
-            Rest::Programs => Meets::Yes,
-            _ if is_other(&self.program, series.program) => Meets::No,
-            Rest::Peers if self.peer.is_some() => Meets::Perhaps,
-            Rest::None if is_other(&self.peer, series.peer) => Meets::No,
-            _ => Meets::Yes,
+            Rest::Programs if self.program.is_some() || self.peer.is_some() => SeriesMatch::Perhaps,
+            Rest::Programs => SeriesMatch::Yes,
+            _ if is_other(&self.program, series.program) => SeriesMatch::No,
+            Rest::Peers if self.peer.is_some() => SeriesMatch::Perhaps,
+            Rest::None if is_other(&self.peer, series.peer) => SeriesMatch::No,
+            _ => SeriesMatch::Yes,
         }
     }
 }

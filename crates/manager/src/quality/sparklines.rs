@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rusqlite::Connection;
 use serde::{Deserialize, Serialize};
 
-use super::scan::{Wanted, scan};
+use super::scan::{RowSelection, scan};
 use super::sides::Sides;
 use super::{QualityError, SPANS_S};
 
@@ -40,15 +40,16 @@ const MINUTES: usize = 60;
 ///
 /// # Errors
 /// SQLite's.
-pub fn sparks(index: &Connection, now_s: u64, sides: Sides) -> Result<Sparklines, QualityError> {
+pub fn read_sparklines(index: &Connection, now_s: u64, sides: Sides) -> Result<Sparklines, QualityError> {
     let span_s = SPANS_S[0];
     let until_s = (now_s / span_s + 1) * span_s;
     let from_s = until_s.saturating_sub(MINUTES as u64 * span_s);
-    let wanted = Wanted { span_s, from_s, until_s, sides, agents: None, program: None, peer: None, by_series: false };
+    let selection =
+        RowSelection { span_s, from_s, until_s, sides, agents: None, program: None, peer: None, by_series: false };
     let mut agents: BTreeMap<String, Sparkline> = BTreeMap::new();
     scan(
         index,
-        &wanted,
+        &selection,
         |agent, _| Some(agent.to_owned()),
         |begin_s, agent, tally| {
             let spark = agents.entry(agent).or_insert_with(|| Sparkline {

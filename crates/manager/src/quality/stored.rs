@@ -15,7 +15,7 @@ pub const FIGURES: &str = "attempts, failed, attempts_estimated, sent_estimated,
 
 /// Key of a row.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place<'a> {
+pub struct RowKey<'a> {
     pub span_s: u64,
     pub begin_s: u64,
     pub agent: &'a str,
@@ -46,7 +46,7 @@ pub enum Rest {
 }
 
 impl Rest {
-    /// As stored.
+    /// The stored form.
     pub fn number(self) -> i64 {
         self as i64
     }
@@ -83,7 +83,7 @@ impl Default for StoredSpans {
 ///
 /// # Errors
 /// SQLite's.
-pub fn forget(change: &Transaction<'_>, now_s: u64, kept: &StoredSpans) -> rusqlite::Result<bool> {
+pub fn remove_expired_spans(change: &Transaction<'_>, now_s: u64, kept: &StoredSpans) -> rusqlite::Result<bool> {
     let mut is_more = false;
     // A clock set ahead must not remove everything: the newest span must be at most two days old.
     let mut newest = change.prepare_cached("SELECT max(begin_s) FROM quality WHERE span_s = ?1 AND whole = 1")?;
@@ -117,28 +117,28 @@ const NEWEST_AGE_S: u64 = 2 * 86_400;
 const SPANS_PER_DELETE: u64 = 120;
 
 /// The figures of one key, if any.
-pub fn read(change: &Transaction<'_>, place: &Place<'_>) -> rusqlite::Result<Option<(Sums, Windows)>> {
-    let series = place.series;
+pub fn read(change: &Transaction<'_>, key: &RowKey<'_>) -> rusqlite::Result<Option<(Sums, Windows)>> {
+    let series = key.series;
     let mut query = change.prepare_cached(&format!(
         "SELECT {FIGURES} FROM quality WHERE span_s = ?1 AND whole = ?2 AND begin_s = ?3 AND agent = ?4 AND rest = ?5 \
          AND side = ?6 AND program = ?7 AND peer = ?8"
     ))?;
     let at = params![
-        int(place.span_s),
+        int(key.span_s),
         series.whole,
-        int(place.begin_s),
-        place.agent,
+        int(key.begin_s),
+        key.agent,
         series.rest.number(),
         series.side,
         series.program,
         series.peer
     ];
-    query.query_row(at, |row| figures(row, 0, place.span_s)).optional()
+    query.query_row(at, |row| figures(row, 0, key.span_s)).optional()
 }
 
 /// Replaces the figures of a key.
-pub fn write(change: &Transaction<'_>, place: &Place<'_>, sums: &Sums, windows: &Windows) -> rusqlite::Result<()> {
-    let series = place.series;
+pub fn write(change: &Transaction<'_>, key: &RowKey<'_>, sums: &Sums, windows: &Windows) -> rusqlite::Result<()> {
+    let series = key.series;
     let causes =
         if sums.causes.is_empty() { String::new() } else { serde_json::to_string(&sums.causes).unwrap_or_default() };
     change
@@ -147,10 +147,10 @@ pub fn write(change: &Transaction<'_>, place: &Place<'_>, sums: &Sums, windows: 
              (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23)"
         ))?
         .execute(params![
-            int(place.span_s),
+            int(key.span_s),
             series.whole,
-            int(place.begin_s),
-            place.agent,
+            int(key.begin_s),
+            key.agent,
             series.rest.number(),
             series.side,
             series.program,
@@ -211,7 +211,7 @@ fn broken(column: usize, of: Type) -> rusqlite::Error {
     rusqlite::Error::FromSqlConversionFailure(column, of, "figures of the table quality that cannot be read".into())
 }
 
-/// As a signed integer of SQLite.
+/// Converts to a signed integer of SQLite.
 pub fn int(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }

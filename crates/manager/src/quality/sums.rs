@@ -44,7 +44,7 @@ pub struct Sums {
 const SHARE_MIN: f64 = 1e-6;
 /// Separate causes in one span of one series.
 pub const CAUSES_MAX: usize = 30;
-/// All other causes. OpenTelemetry's name for them.
+/// Name of all other causes, as in OpenTelemetry.
 pub const OTHER_CAUSE: &str = "_OTHER";
 
 impl Sums {
@@ -87,9 +87,9 @@ impl Sums {
         }
     }
 
-    /// Adds what `other` holds.
+    /// Adds the sums of `other`.
     pub fn merge(&mut self, other: &Sums) {
-        let add = |own: &mut u64, theirs: u64| *own = own.saturating_add(theirs);
+        let add = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more);
         add(&mut self.attempts, other.attempts);
         add(&mut self.failed, other.failed);
         add(&mut self.sent_bytes, other.sent_bytes);
@@ -112,8 +112,8 @@ impl Sums {
             return;
         }
         // The entry of other causes does not count for the limit.
-        let told_apart = self.causes.len() - usize::from(self.causes.contains_key(OTHER_CAUSE));
-        let name = if told_apart < CAUSES_MAX { name } else { OTHER_CAUSE };
+        let separate_causes = self.causes.len() - usize::from(self.causes.contains_key(OTHER_CAUSE));
+        let name = if separate_causes < CAUSES_MAX { name } else { OTHER_CAUSE };
         *self.causes.entry(name.to_owned()).or_insert(0) += count;
     }
 }
@@ -169,7 +169,7 @@ mod tests {
         }
     }
 
-    /// The same rows through the indicators of `tap`.
+    /// The indicators of `tap` for the same rows.
     #[test]
     fn quality_figures_match_those_of_tap() {
         let mut rows: Vec<TapExchange> =
@@ -179,57 +179,66 @@ mod tests {
         rows.push(TapExchange { exchange: None, last: true, ..exchange(TapSide::Client, TapOutcome::Unused) });
         let mut tap = tap::indicators::Indicators::new(tap::indicators::Indicators::WINDOW_NS);
         rows.iter().for_each(|row| tap.add(0, row));
-        let (view, ours) = (tap.view(), sums(&rows, 1.0));
-        assert_eq!((ours.attempts, ours.failed), (view.attempts, view.failed.values().sum()));
-        assert_eq!(ours.causes, view.failed);
-        assert_eq!((ours.connections, ours.connections_failed), (view.connections, view.connections_failed));
-        assert_eq!((ours.sent_bytes, ours.received_bytes), (view.sent_bytes_total, view.received_bytes_total));
+        let (view, sums_of_rows) = (tap.view(), sums(&rows, 1.0));
+        assert_eq!((sums_of_rows.attempts, sums_of_rows.failed), (view.attempts, view.failed.values().sum()));
+        assert_eq!(sums_of_rows.causes, view.failed);
         assert_eq!(
-            (ours.response.count(), ours.response.max_ns()),
+            (sums_of_rows.connections, sums_of_rows.connections_failed),
+            (view.connections, view.connections_failed)
+        );
+        assert_eq!(
+            (sums_of_rows.sent_bytes, sums_of_rows.received_bytes),
+            (view.sent_bytes_total, view.received_bytes_total)
+        );
+        assert_eq!(
+            (sums_of_rows.response.count(), sums_of_rows.response.max_ns()),
             (view.response_ns.count, Some(view.response_ns.max))
         );
-        assert_eq!(ours.attempts_estimated, view.attempts as f64);
+        assert_eq!(sums_of_rows.attempts_estimated, view.attempts as f64);
     }
 
     #[test]
     fn server_response_time_counts_from_the_first_byte_of_the_request() {
-        let ours = sums(&[exchange(TapSide::Server, TapOutcome::Succeeded)], 1.0);
-        assert_eq!(ours.response.max_ns(), Some(24_000_000));
-        assert_eq!((ours.receive_ns, ours.receive_bytes), (1_000_000, 2000));
+        let sums_of_rows = sums(&[exchange(TapSide::Server, TapOutcome::Succeeded)], 1.0);
+        assert_eq!(sums_of_rows.response.max_ns(), Some(24_000_000));
+        assert_eq!((sums_of_rows.receive_ns, sums_of_rows.receive_bytes), (1_000_000, 2000));
     }
 
     #[test]
     fn sampled_rows_are_scaled_by_their_share() {
-        let ours = sums(&vec![exchange(TapSide::Client, TapOutcome::Succeeded); 3], 0.25);
-        assert_eq!((ours.attempts, ours.attempts_estimated), (3, 12.0));
-        assert_eq!((ours.received_bytes, ours.received_estimated), (6000, 24_000.0));
+        let sums_of_rows = sums(&vec![exchange(TapSide::Client, TapOutcome::Succeeded); 3], 0.25);
+        assert_eq!((sums_of_rows.attempts, sums_of_rows.attempts_estimated), (3, 12.0));
+        assert_eq!((sums_of_rows.received_bytes, sums_of_rows.received_estimated), (6000, 24_000.0));
     }
 
     #[test]
     fn sums_stay_finite_for_every_share() {
         for share in [1e-310, 0.0, -1.0, f64::NAN, f64::INFINITY, 2.0] {
             let row = TapExchange { sent_bytes: 0, ..exchange(TapSide::Client, TapOutcome::Succeeded) };
-            let ours = sums(&[row], share);
-            assert!((1.0..=1e6).contains(&ours.attempts_estimated) && ours.sent_estimated == 0.0, "{share}: {ours:?}");
-            assert!(ours.received_estimated.is_finite());
+            let sums_of_rows = sums(&[row], share);
+            assert!(
+                (1.0..=1e6).contains(&sums_of_rows.attempts_estimated) && sums_of_rows.sent_estimated == 0.0,
+                "{share}: {sums_of_rows:?}"
+            );
+            assert!(sums_of_rows.received_estimated.is_finite());
         }
     }
 
     #[test]
-    fn a_name_lookup_without_a_connection_is_no_attempt() {
+    fn a_name_lookup_without_a_connection_is_not_an_attempt() {
         let lookup = TapExchange { connection: None, exchange: None, ..exchange(TapSide::Client, TapOutcome::Failed) };
-        let ours = sums(&[lookup], 1.0);
-        assert_eq!((ours.lookups_failed, ours.attempts, ours.sent_bytes), (1, 0, 0));
+        let sums_of_rows = sums(&[lookup], 1.0);
+        assert_eq!((sums_of_rows.lookups_failed, sums_of_rows.attempts, sums_of_rows.sent_bytes), (1, 0, 0));
     }
 
     #[test]
     fn the_number_of_failure_causes_is_limited() {
-        let mut ours = Sums::default();
+        let mut sums_of_rows = Sums::default();
         let row = TapRow::of(&exchange(TapSide::Client, TapOutcome::Failed), &|ip| TapAddress::Plain(ip));
         for at in 0..100 {
-            ours.add(&TapRow { error: Some(format!("errno_{at}")), ..row.clone() }, 1.0);
+            sums_of_rows.add(&TapRow { error: Some(format!("errno_{at}")), ..row.clone() }, 1.0);
         }
-        assert_eq!((ours.causes.len(), ours.causes[OTHER_CAUSE]), (CAUSES_MAX + 1, 70));
-        assert_eq!(ours.causes.values().sum::<u64>(), ours.failed);
+        assert_eq!((sums_of_rows.causes.len(), sums_of_rows.causes[OTHER_CAUSE]), (CAUSES_MAX + 1, 70));
+        assert_eq!(sums_of_rows.causes.values().sum::<u64>(), sums_of_rows.failed);
     }
 }

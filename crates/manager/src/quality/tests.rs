@@ -53,7 +53,7 @@ pub(crate) const TEST_EXCHANGE: TestExchange = TestExchange {
 pub(crate) const MIDNIGHT: u64 = 1_795_392_000;
 
 impl TestExchange {
-    pub(crate) fn placed(&self) -> FleetRow {
+    pub(crate) fn row(&self) -> FleetRow {
         let zero_ns = (self.at_s - 1000) * 1_000_000_000;
         let end_ns = 1_000_000_000_000;
         let at = |before_end: u64| Some(Timestamp::from_nanos(end_ns - before_end));
@@ -95,14 +95,14 @@ impl TestExchange {
 }
 
 /// Folds rows as `days` does.
-pub(crate) fn put(index: &mut Connection, told: &[TestExchange]) {
-    let rows: Vec<FleetRow> = told.iter().map(TestExchange::placed).collect();
+pub(crate) fn fold_batch(index: &mut Connection, exchanges: &[TestExchange]) {
+    let rows: Vec<FleetRow> = exchanges.iter().map(TestExchange::row).collect();
     let change = index.transaction().unwrap();
     fold(&change, &rows).unwrap();
     change.commit().unwrap();
 }
 
-fn told() -> impl Strategy<Value = TestExchange> {
+fn exchange() -> impl Strategy<Value = TestExchange> {
     let agent = prop_oneof![Just("a"), Just("b"), Just("c")];
     let program = prop_oneof![Just("curl"), Just("wget"), Just("")];
     let side = prop_oneof![4 => Just(TapSide::Client), 1 => Just(TapSide::Server)];
@@ -131,7 +131,7 @@ fn told() -> impl Strategy<Value = TestExchange> {
 
 /// The expected result, computed from all rows together.
 #[derive(Default)]
-struct Plain {
+struct ExpectedFigures {
     attempts: u64,
     failed: u64,
     estimated: f64,
@@ -142,26 +142,26 @@ struct Plain {
     times: Vec<u64>,
 }
 
-impl Plain {
-    fn add(&mut self, told: &TestExchange) {
+impl ExpectedFigures {
+    fn add(&mut self, exchange: &TestExchange) {
         self.connections += 1;
-        self.received += 1000 + u64::from(told.peer);
-        if !told.outcome.is_attempt() {
+        self.received += 1000 + u64::from(exchange.peer);
+        if !exchange.outcome.is_attempt() {
             return;
         }
-        let window = (told.agent, told.at_s / 10);
+        let window = (exchange.agent, exchange.at_s / 10);
         self.attempts += 1;
-        self.estimated += 1.0 / told.share;
+        self.estimated += 1.0 / exchange.share;
         self.tried.insert(window);
-        if told.outcome == TapOutcome::Succeeded {
+        if exchange.outcome == TapOutcome::Succeeded {
             self.succeeded.insert(window);
-            self.times.push(told.response_ns);
+            self.times.push(exchange.response_ns);
         } else {
             self.failed += 1;
         }
     }
 
-    fn is(&mut self, figures: &Figures) {
+    fn assert_equals(&mut self, figures: &Figures) {
         assert_eq!((figures.attempts, figures.failed), (self.attempts, self.failed));
         assert_eq!((figures.received_bytes, figures.connections), (self.received, self.connections));
         let estimated = figures.attempts_estimated.unwrap_or(self.attempts as f64);
@@ -191,14 +191,14 @@ impl Plain {
 
 const GROUPS: [(&str, &str); 3] = [("a", "north"), ("b", "north"), ("c", "")];
 
-fn key_of(by: By, told: &TestExchange) -> Option<String> {
+fn key_of(by: By, exchange: &TestExchange) -> Option<String> {
     let name = match by {
         By::None => return None,
-        By::Agent => told.agent.to_owned(),
-        By::Group => GROUPS.iter().find(|(agent, _)| *agent == told.agent).unwrap().1.to_owned(),
-        By::Program => told.program.to_owned(),
-        By::Peer => format!("192.0.2.{}", told.peer),
-        By::Side => told.side.as_str().to_owned(),
+        By::Agent => exchange.agent.to_owned(),
+        By::Group => GROUPS.iter().find(|(agent, _)| *agent == exchange.agent).unwrap().1.to_owned(),
+        By::Program => exchange.program.to_owned(),
+        By::Peer => format!("192.0.2.{}", exchange.peer),
+        By::Side => exchange.side.as_str().to_owned(),
     };
     Some(name).filter(|name| !name.is_empty())
 }
@@ -209,7 +209,7 @@ proptest! {
     /// Rows in any order and in any batches give the same result, at every resolution and grouping.
     #[test]
     fn quality_queries_match_figures_of_all_rows(
-        rows in prop::collection::vec(told(), 1..120).prop_shuffle(),
+        rows in prop::collection::vec(exchange(), 1..120).prop_shuffle(),
         cuts in prop::collection::vec(1_usize..40, 1..20),
         resolution in prop_oneof![Just(Resolution::Minute), Just(Resolution::Hour), Just(Resolution::Day), Just(Resolution::Month)],
         by in prop_oneof![Just(By::None), Just(By::Agent), Just(By::Group), Just(By::Program), Just(By::Peer), Just(By::Side)],
@@ -221,7 +221,7 @@ proptest! {
         let (mut rest, mut cut) = (&rows[..], cuts.iter().cycle());
         while !rest.is_empty() {
             let (batch, after) = rest.split_at(rest.len().min(*cut.next().unwrap()));
-            put(&mut index, batch);
+            fold_batch(&mut index, batch);
             rest = after;
         }
         // The minutes of three days exceed the maximum of a result.
@@ -230,16 +230,16 @@ proptest! {
             Resolution::Hour => (MIDNIGHT + 3600, MIDNIGHT + 3 * 86_400),
             _ => (MIDNIGHT, MIDNIGHT + 3 * 86_400),
         };
-        let mut asked = Query { from_s: Some(from_s), until_s: Some(until_s), resolution, by, side, ..Query::default() };
+        let mut request = Query { from_s: Some(from_s), until_s: Some(until_s), resolution, by, side, ..Query::default() };
         match only {
-            1 => asked.agent = Some("b".to_owned()),
-            2 => asked.program = Some("curl".to_owned()),
-            3 => asked.peer = Some("192.0.2.2".to_owned()),
-            4 => asked.group = Some("north".to_owned()),
-            5 => asked.program = Some(String::new()),
+            1 => request.agent = Some("b".to_owned()),
+            2 => request.program = Some("curl".to_owned()),
+            3 => request.peer = Some("192.0.2.2".to_owned()),
+            4 => request.group = Some("north".to_owned()),
+            5 => request.program = Some(String::new()),
             _ => {}
         }
-        let answer = query(&index, &asked, u64::MAX).unwrap();
+        let result = query(&index, &request, u64::MAX).unwrap();
         let length = |at_s: u64| match resolution {
             Resolution::Minute => at_s / 60 * 60,
             Resolution::Hour => at_s / 3600 * 3600,
@@ -247,32 +247,32 @@ proptest! {
             // The first of November.
             _ => MIDNIGHT - 22 * 86_400,
         };
-        let mut plain: BTreeMap<Option<String>, (Plain, BTreeMap<u64, Plain>)> = BTreeMap::new();
-        let meant = rows.iter().filter(|told| {
-            (from_s..until_s).contains(&told.at_s)
-                && side.has(told.side.as_str())
+        let mut expected: BTreeMap<Option<String>, (ExpectedFigures, BTreeMap<u64, ExpectedFigures>)> = BTreeMap::new();
+        let matching = rows.iter().filter(|exchange| {
+            (from_s..until_s).contains(&exchange.at_s)
+                && side.has(exchange.side.as_str())
                 && match only {
-                    1 => told.agent == "b",
-                    2 => told.program == "curl",
-                    3 => told.peer == 2,
-                    4 => told.agent != "c",
-                    5 => told.program.is_empty(),
+                    1 => exchange.agent == "b",
+                    2 => exchange.program == "curl",
+                    3 => exchange.peer == 2,
+                    4 => exchange.agent != "c",
+                    5 => exchange.program.is_empty(),
                     _ => true,
                 }
         });
-        for told in meant {
-            let (whole, spans) = plain.entry(key_of(by, told)).or_default();
-            whole.add(told);
-            spans.entry(length(told.at_s)).or_default().add(told);
+        for exchange in matching {
+            let (whole, spans) = expected.entry(key_of(by, exchange)).or_default();
+            whole.add(exchange);
+            spans.entry(length(exchange.at_s)).or_default().add(exchange);
         }
-        prop_assert_eq!(answer.groups.len(), plain.len());
-        prop_assert_eq!((answer.groups_left_out, answer.attempts_unlisted), (0, 0));
-        for group in &answer.groups {
-            let (whole, spans) = plain.get_mut(&group.key).unwrap();
-            whole.is(&group.whole);
+        prop_assert_eq!(result.groups.len(), expected.len());
+        prop_assert_eq!((result.groups_left_out, result.attempts_unlisted), (0, 0));
+        for group in &result.groups {
+            let (whole, spans) = expected.get_mut(&group.key).unwrap();
+            whole.assert_equals(&group.whole);
             prop_assert_eq!(group.spans.len(), spans.len());
             for span in &group.spans {
-                spans.get_mut(&span.begin_s).unwrap().is(&span.figures);
+                spans.get_mut(&span.begin_s).unwrap().assert_equals(&span.figures);
             }
         }
     }
@@ -285,31 +285,31 @@ fn series_beyond_the_limit_are_counted_as_others() {
     let names: Vec<&'static str> = (0..70).map(|at| &*Box::leak(format!("p{at:02}").into_boxed_str())).collect();
     // 150 peers of one program, then 69 programs of 5 peers each: 495 series.
     let first = (0..150).map(|peer| TestExchange { peer, program: names[0], ..TEST_EXCHANGE });
-    put(&mut index, &first.collect::<Vec<_>>());
+    fold_batch(&mut index, &first.collect::<Vec<_>>());
     let more =
         names[1..].iter().flat_map(|name| (0..5).map(|peer| TestExchange { peer, program: name, ..TEST_EXCHANGE }));
-    put(&mut index, &more.collect::<Vec<_>>());
-    let asked = |by| Query { from_s: Some(MIDNIGHT), until_s: Some(MIDNIGHT + 60), by, ..Query::default() };
-    let ask = |query: &Query| super::query(&index, query, MIDNIGHT + 60).unwrap();
+    fold_batch(&mut index, &more.collect::<Vec<_>>());
+    let query_of = |by| Query { from_s: Some(MIDNIGHT), until_s: Some(MIDNIGHT + 60), by, ..Query::default() };
+    let run_query = |query: &Query| super::query(&index, query, MIDNIGHT + 60).unwrap();
     let count = |sql: &str| index.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
     assert_eq!(count("SELECT count(*) FROM quality WHERE span_s = 60 AND whole = 0"), 200 + 50 + 1);
-    assert_eq!(ask(&asked(By::None)).groups[0].whole.attempts, 495);
-    let programs = ask(&asked(By::Program));
+    assert_eq!(run_query(&query_of(By::None)).groups[0].whole.attempts, 495);
+    let programs = run_query(&query_of(By::Program));
     assert_eq!(programs.groups.iter().map(|group| group.whole.attempts).sum::<u64>(), 495);
     // Ten programs had all their peers among the 200; 50 more are separate; nine are merged.
     let named = programs.groups.iter().filter(|group| !group.others);
     assert_eq!(named.clone().count(), 61);
     assert!(named.skip(1).all(|group| group.whole.attempts == 5));
     assert_eq!(programs.groups.last().map(|group| (group.others, group.whole.attempts)), Some((true, 45)));
-    let peers = ask(&asked(By::Peer));
+    let peers = run_query(&query_of(By::Peer));
     assert_eq!(peers.groups.iter().map(|group| group.whole.attempts).sum::<u64>(), 495);
-    let one = ask(&Query { peer: Some("192.0.2.3".to_owned()), ..asked(By::None) });
+    let one = run_query(&Query { peer: Some("192.0.2.3".to_owned()), ..query_of(By::None) });
     assert_eq!((one.groups[0].whole.attempts, one.attempts_unlisted), (11, 295));
-    let program = ask(&Query { program: Some(names[30].to_owned()), ..asked(By::None) });
+    let program = run_query(&Query { program: Some(names[30].to_owned()), ..query_of(By::None) });
     assert_eq!((program.groups[0].whole.attempts, program.attempts_unlisted), (5, 45));
     // Existing series continue.
-    put(&mut index, &[TestExchange { peer: 0, program: names[0], ..TEST_EXCHANGE }]);
-    let again = Query { peer: Some("192.0.2.0".to_owned()), program: Some(names[0].to_owned()), ..asked(By::None) };
+    fold_batch(&mut index, &[TestExchange { peer: 0, program: names[0], ..TEST_EXCHANGE }]);
+    let again = Query { peer: Some("192.0.2.0".to_owned()), program: Some(names[0].to_owned()), ..query_of(By::None) };
     assert_eq!(super::query(&index, &again, MIDNIGHT + 60).unwrap().groups[0].whole.attempts, 2);
 }
 
@@ -319,19 +319,19 @@ fn peers_of_servers_are_limited() {
     let mut index = index();
     let rows: Vec<TestExchange> =
         (0..100).map(|peer| TestExchange { peer, side: TapSide::Server, ..TEST_EXCHANGE }).collect();
-    rows.chunks(30).for_each(|rows| put(&mut index, rows));
-    put(&mut index, &rows);
-    let asked = Query {
+    rows.chunks(30).for_each(|rows| fold_batch(&mut index, rows));
+    fold_batch(&mut index, &rows);
+    let request = Query {
         from_s: Some(MIDNIGHT),
         until_s: Some(MIDNIGHT + 60),
         by: By::Peer,
         side: Sides::Server,
         ..Query::default()
     };
-    let answer = query(&index, &asked, MIDNIGHT + 60).unwrap();
-    assert_eq!(answer.groups.len(), 21);
-    assert_eq!(answer.groups.last().map(|group| (group.others, group.whole.attempts)), Some((true, 160)));
-    let by_program = query(&index, &Query { by: By::Program, ..asked }, MIDNIGHT + 60).unwrap();
+    let result = query(&index, &request, MIDNIGHT + 60).unwrap();
+    assert_eq!(result.groups.len(), 21);
+    assert_eq!(result.groups.last().map(|group| (group.others, group.whole.attempts)), Some((true, 160)));
+    let by_program = query(&index, &Query { by: By::Program, ..request }, MIDNIGHT + 60).unwrap();
     assert_eq!((by_program.groups.len(), by_program.groups[0].whole.attempts), (1, 200));
 }
 
@@ -341,20 +341,24 @@ fn a_quality_response_is_limited_and_merges_the_rest() {
     let agents: Vec<&'static str> = (0..600).map(|at| &*Box::leak(format!("agent-{at:03}").into_boxed_str())).collect();
     // Later exchanges take longer.
     let rows = |at: usize| vec![TestExchange { agent: agents[at], ..TEST_EXCHANGE }; 1 + at / 300];
-    put(&mut index, &(0..600).flat_map(rows).collect::<Vec<_>>());
-    let asked = Query { from_s: Some(MIDNIGHT), until_s: Some(MIDNIGHT + 60), by: By::Agent, ..Query::default() };
-    let answer = query(&index, &asked, MIDNIGHT + 30).unwrap();
-    assert_eq!((answer.groups.len(), answer.groups_left_out), (501, 100));
-    assert_eq!(answer.groups[0].key.as_deref(), Some("agent-300"));
-    let last = answer.groups.last().unwrap();
+    fold_batch(&mut index, &(0..600).flat_map(rows).collect::<Vec<_>>());
+    let request = Query { from_s: Some(MIDNIGHT), until_s: Some(MIDNIGHT + 60), by: By::Agent, ..Query::default() };
+    let result = query(&index, &request, MIDNIGHT + 30).unwrap();
+    assert_eq!((result.groups.len(), result.groups_left_out), (501, 100));
+    assert_eq!(result.groups[0].key.as_deref(), Some("agent-300"));
+    let last = result.groups.last().unwrap();
     assert!(last.others && last.key.is_none());
     assert_eq!((last.whole.attempts, last.whole.availability.unwrap().windows_tried), (100, 100));
     // 30 s of the minute have passed.
-    assert_eq!(answer.groups[0].whole.received_bytes_per_s, Some(2002.0 / 30.0));
-    let long =
-        Query { from_s: Some(MIDNIGHT - 86_400), until_s: Some(MIDNIGHT + 60), resolution: Resolution::Hour, ..asked };
-    let answer = query(&index, &long, MIDNIGHT + 30).unwrap();
-    assert_eq!(answer.groups.len(), 501);
+    assert_eq!(result.groups[0].whole.received_bytes_per_s, Some(2002.0 / 30.0));
+    let long = Query {
+        from_s: Some(MIDNIGHT - 86_400),
+        until_s: Some(MIDNIGHT + 60),
+        resolution: Resolution::Hour,
+        ..request
+    };
+    let result = query(&index, &long, MIDNIGHT + 30).unwrap();
+    assert_eq!(result.groups.len(), 501);
     let too_long = Query { from_s: Some(0), resolution: Resolution::Minute, ..long };
     assert!(matches!(query(&index, &too_long, MIDNIGHT), Err(QualityError::InvalidQuery(_))));
 }
@@ -364,11 +368,11 @@ fn automatic_resolution_fits_the_time_and_the_stored_spans() {
     let mut index = index();
     let days: Vec<TestExchange> =
         (0..60).map(|day| TestExchange { at_s: MIDNIGHT - day * 86_400, ..TEST_EXCHANGE }).collect();
-    put(&mut index, &days);
+    fold_batch(&mut index, &days);
     let now_s = MIDNIGHT + 600;
     let resolution = |from_s: u64| {
-        let asked = Query { from_s: Some(from_s), ..Query::default() };
-        query(&index, &asked, now_s).unwrap().resolution
+        let request = Query { from_s: Some(from_s), ..Query::default() };
+        query(&index, &request, now_s).unwrap().resolution
     };
     assert_eq!(resolution(now_s - 3600), Resolution::Minute);
     assert_eq!(resolution(now_s - 86_400), Resolution::Hour);
@@ -380,38 +384,38 @@ fn automatic_resolution_fits_the_time_and_the_stored_spans() {
     let change = index.unchecked_transaction().unwrap();
     let year_s = 400 * 86_400;
     let long = StoredSpans { minutes_s: year_s, hours_s: year_s, days_s: Some(year_s) };
-    assert!(!forget(&change, now_s + 100 * year_s, &long).unwrap());
+    assert!(!remove_expired_spans(&change, now_s + 100 * year_s, &long).unwrap());
     change.commit().unwrap();
     assert_eq!(index.query_row("SELECT count(*) FROM quality", [], |row| row.get::<_, i64>(0)).unwrap(), 60 * 3 * 2);
-    let kept = StoredSpans { minutes_s: 86_400, hours_s: 10 * 86_400, days_s: Some(30 * 86_400) };
+    let retention = StoredSpans { minutes_s: 86_400, hours_s: 10 * 86_400, days_s: Some(30 * 86_400) };
     let change = index.unchecked_transaction().unwrap();
     let mut rounds = 1;
-    while forget(&change, now_s, &kept).unwrap() {
+    while remove_expired_spans(&change, now_s, &retention).unwrap() {
         rounds += 1;
     }
     change.commit().unwrap();
-    assert!(rounds > 1, "it is done in bounded parts");
+    assert!(rounds > 1, "spans are removed in limited steps");
     let count = |span: u64| {
         index.query_row("SELECT count(*) FROM quality WHERE span_s = ?1 AND whole = 1", [span as i64], |row| {
             row.get::<_, i64>(0)
         })
     };
     assert_eq!((count(60).unwrap(), count(3600).unwrap(), count(86_400).unwrap()), (1, 11, 31));
-    let asked =
+    let request =
         Query { from_s: Some(MIDNIGHT - 5 * 86_400), until_s: Some(MIDNIGHT - 5 * 86_400 + 3600), ..Query::default() };
-    let answer = query(&index, &asked, now_s).unwrap();
-    assert_eq!((answer.resolution, answer.groups[0].whole.attempts), (Resolution::Hour, 1));
+    let result = query(&index, &request, now_s).unwrap();
+    assert_eq!((result.resolution, result.groups[0].whole.attempts), (Resolution::Hour, 1));
 }
 
 #[test]
 fn invalid_quality_queries_are_rejected() {
     let index = index();
-    for asked in [
+    for request in [
         Query { from_s: Some(100), until_s: Some(100), ..Query::default() },
         Query { until_s: Some(u64::MAX), ..Query::default() },
         Query { from_s: Some(0), resolution: Resolution::Minute, ..Query::default() },
     ] {
-        assert!(matches!(query(&index, &asked, MIDNIGHT), Err(QualityError::InvalidQuery(_))), "{asked:?}");
+        assert!(matches!(query(&index, &request, MIDNIGHT), Err(QualityError::InvalidQuery(_))), "{request:?}");
     }
     let strange: Result<Query, _> = serde_json::from_str(r#"{"by":"agent","sql":"x"}"#);
     assert!(strange.is_err());
@@ -425,8 +429,8 @@ fn invalid_quality_queries_are_rejected() {
             0.95,
         ),
     ] {
-        let asked = Comparison { a, b, confidence };
-        assert!(matches!(compare(&index, &asked, MIDNIGHT), Err(QualityError::InvalidQuery(_))), "{asked:?}");
+        let request = Comparison { a, b, confidence };
+        assert!(matches!(compare(&index, &request, MIDNIGHT), Err(QualityError::InvalidQuery(_))), "{request:?}");
     }
 }
 
@@ -445,17 +449,17 @@ fn two_groups_over_an_hour_are_compared() {
             rows.push(TestExchange { agent, outcome, response_ns, at_s: MIDNIGHT + at / 2, ..TEST_EXCHANGE });
         }
     }
-    put(&mut index, &rows);
+    fold_batch(&mut index, &rows);
     let set = |group: &str| ComparedSet { group: Some(group.to_owned()), ..ComparedSet::default() };
-    let asked = Comparison { a: set("north"), b: set("south"), confidence: 0.95 };
-    let found = compare(&index, &asked, MIDNIGHT + 3600).unwrap();
+    let request = Comparison { a: set("north"), b: set("south"), confidence: 0.95 };
+    let found = compare(&index, &request, MIDNIGHT + 3600).unwrap();
     assert_eq!((found.paired, found.block_s, found.a.blocks, found.b.blocks), (true, 120, 30, 30));
     assert_eq!((found.a.figures.attempts, found.b.figures.attempts), (7200, 7200));
     let metric = |name: &str| found.metrics.iter().find(|metric| metric.name == name).unwrap();
     let [low, high] = metric("response_p50").interval.unwrap();
     assert!(low > 0.4 && high < 0.6, "{low} {high}");
     assert!(metric("error_ratio").shown == Some(true) && metric("error_ratio").said.contains("higher"), "{found:?}");
-    assert_eq!(compare(&index, &asked, MIDNIGHT + 3600).unwrap(), found, "the same answer each time");
+    assert_eq!(compare(&index, &request, MIDNIGHT + 3600).unwrap(), found, "the result is the same each time");
     // Two times of one agent.
     let time = |from_s: u64| ComparedSet {
         agent: Some("a".into()),
@@ -473,7 +477,7 @@ fn two_groups_over_an_hour_are_compared() {
 fn sparklines_cover_the_last_hour_of_every_agent() {
     let mut index = index();
     let now_s = MIDNIGHT + 7230;
-    put(
+    fold_batch(
         &mut index,
         &[
             TestExchange { at_s: now_s, ..TEST_EXCHANGE },
@@ -482,7 +486,7 @@ fn sparklines_cover_the_last_hour_of_every_agent() {
             TestExchange { at_s: now_s - 3600, agent: "c", ..TEST_EXCHANGE },
         ],
     );
-    let found = sparks(&index, now_s, Sides::Client).unwrap();
+    let found = read_sparklines(&index, now_s, Sides::Client).unwrap();
     assert_eq!((found.from_s, found.agents.len()), (MIDNIGHT + 3660, 2));
     let a = &found.agents["a"];
     assert_eq!((a.attempts[59], a.failed[58], a.attempts[0], a.attempts.len()), (1, 1, 0, 60));

@@ -36,12 +36,12 @@ impl TimeHistogram {
         let place = FineBucket::of(ns).0;
         match self.buckets.binary_search_by_key(&place, |(at, _)| *at) {
             Ok(found) => self.buckets[found].1 += 1,
-            Err(room) => self.buckets.insert(room, (place, 1)),
+            Err(index) => self.buckets.insert(index, (place, 1)),
         }
         self.widen(1, u128::from(ns), ns, ns);
     }
 
-    /// Adds what `other` holds.
+    /// Adds the values of `other`.
     pub fn merge(&mut self, other: &TimeHistogram) {
         if other.count == 0 {
             return;
@@ -52,25 +52,25 @@ impl TimeHistogram {
             return;
         }
         let mut merged = Vec::with_capacity(self.buckets.len() + other.buckets.len());
-        let (mut own, mut theirs) = (self.buckets.iter().peekable(), other.buckets.iter().peekable());
+        let (mut buckets, mut other_buckets) = (self.buckets.iter().peekable(), other.buckets.iter().peekable());
         loop {
-            let next = match (own.peek(), theirs.peek()) {
+            let next = match (buckets.peek(), other_buckets.peek()) {
                 (Some(&&(a, n)), Some(&&(b, m))) if a == b => {
-                    theirs.next();
-                    own.next();
+                    other_buckets.next();
+                    buckets.next();
                     (a, n.saturating_add(m))
                 }
-                (Some(&&mine), Some(&&(b, _))) if mine.0 < b => {
-                    own.next();
-                    mine
+                (Some(&&bucket), Some(&&(b, _))) if bucket.0 < b => {
+                    buckets.next();
+                    bucket
                 }
                 (_, Some(&&more)) => {
-                    theirs.next();
+                    other_buckets.next();
                     more
                 }
-                (Some(&&mine), None) => {
-                    own.next();
-                    mine
+                (Some(&&bucket), None) => {
+                    buckets.next();
+                    bucket
                 }
                 (None, None) => break,
             };
@@ -129,10 +129,11 @@ impl TimeHistogram {
             return Vec::new();
         }
         let mut before = 0;
-        let apart = |&(place, count): &(u16, u64)| (place - std::mem::replace(&mut before, place), count);
+        let as_pair = |&(place, count): &(u16, u64)| (place - std::mem::replace(&mut before, place), count);
         let TimeHistogram { count, sum_ns, min_ns, max_ns, .. } = *self;
-        let kept = EncodedTimes { count, sum_ns, min_ns, max_ns, buckets: self.buckets.iter().map(apart).collect() };
-        postcard::to_stdvec(&kept).unwrap_or_default()
+        let encoded =
+            EncodedTimes { count, sum_ns, min_ns, max_ns, buckets: self.buckets.iter().map(as_pair).collect() };
+        postcard::to_stdvec(&encoded).unwrap_or_default()
     }
 
     /// Decodes the result of [`encode`](Self::encode). `None` for anything else.

@@ -45,11 +45,11 @@ impl Windows {
     /// Adds the windows of a minute, or of another short span, that starts with this window.
     pub fn merge_at(&mut self, short: &Windows, first: u32) {
         for (at, (&tried, &failed)) in short.tried.iter().zip(&short.failed).enumerate() {
-            let mut left = tried;
-            while left != 0 {
-                let bit = left.trailing_zeros();
+            let mut remaining = tried;
+            while remaining != 0 {
+                let bit = remaining.trailing_zeros();
                 self.note(first + at as u32 * 64 + bit, failed & (1 << bit) == 0);
-                left &= left - 1;
+                remaining &= remaining - 1;
             }
         }
     }
@@ -72,7 +72,7 @@ impl Windows {
             let (runs, plain) = (runs_of(words), plain_of(words));
             let is_runs = runs.len() <= plain.len();
             let body = if is_runs { runs } else { plain };
-            put(&mut bytes, ((body.len() as u64) << 1) | u64::from(is_runs));
+            write_number(&mut bytes, ((body.len() as u64) << 1) | u64::from(is_runs));
             bytes.extend(body);
         }
         bytes
@@ -108,7 +108,7 @@ fn runs_of(words: &[u64]) -> Vec<u8> {
             next += if next % 64 == 0 && words[next as usize / 64] == same { 64 } else { 1 };
         }
         if next < end || is_set {
-            put(&mut bytes, next - at);
+            write_number(&mut bytes, next - at);
         }
         (at, is_set) = (next, !is_set);
     }
@@ -124,7 +124,7 @@ fn plain_of(words: &[u64]) -> Vec<u8> {
 }
 
 fn row_of(rest: &mut &[u8], bits: u64) -> Option<Vec<u64>> {
-    let head = take(rest)?;
+    let head = read_number(rest)?;
     let (body, after) = rest.split_at_checked(usize::try_from(head >> 1).ok()?)?;
     *rest = after;
     let mut words = Vec::new();
@@ -137,7 +137,7 @@ fn row_of(rest: &mut &[u8], bits: u64) -> Option<Vec<u64>> {
     } else {
         let (mut body, mut at, mut is_set) = (body, 0_u64, false);
         while !body.is_empty() {
-            let end = at.checked_add(take(&mut body)?).filter(|end| *end <= bits)?;
+            let end = at.checked_add(read_number(&mut body)?).filter(|end| *end <= bits)?;
             if is_set {
                 set(&mut words, at, end);
             }
@@ -159,7 +159,7 @@ fn set(words: &mut Vec<u64>, from: u64, to: u64) {
     }
 }
 
-fn put(bytes: &mut Vec<u8>, mut value: u64) {
+fn write_number(bytes: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         bytes.push(value as u8 | 0x80);
         value >>= 7;
@@ -167,7 +167,7 @@ fn put(bytes: &mut Vec<u8>, mut value: u64) {
     bytes.push(value as u8);
 }
 
-fn take(bytes: &mut &[u8]) -> Option<u64> {
+fn read_number(bytes: &mut &[u8]) -> Option<u64> {
     let mut value = 0;
     for shift in (0..63).step_by(7) {
         let (&byte, rest) = bytes.split_first()?;
@@ -234,15 +234,15 @@ mod tests {
             };
             let mut plain = BTreeMap::new();
             notes.iter().for_each(|&(at, succeeded)| *plain.entry(at).or_insert(false) |= succeeded);
-            let wanted = (plain.len() as u64, plain.values().filter(|succeeded| **succeeded).count() as u64);
+            let expected = (plain.len() as u64, plain.values().filter(|succeeded| **succeeded).count() as u64);
             let mut joined = of(&notes[cut..]);
             joined.merge(&of(&notes[..cut]));
-            prop_assert_eq!(joined.counts(), wanted);
+            prop_assert_eq!(joined.counts(), expected);
             let back = Windows::decode(&joined.encode(), DAY).unwrap();
-            prop_assert_eq!(back.counts(), wanted);
+            prop_assert_eq!(back.counts(), expected);
             let mut both = back;
             both.merge(&of(&notes));
-            prop_assert_eq!(both.counts(), wanted);
+            prop_assert_eq!(both.counts(), expected);
         }
     }
 }

@@ -62,8 +62,8 @@ impl Trial {
         Client::over(TcpStream::connect(self.address()).unwrap(), &self.running().served().trusted)
     }
 
-    fn client_from(&self, own: [u8; 4]) -> Client {
-        Client::over(connected(own, self.address()), &self.running().served().trusted)
+    fn client_from(&self, local: [u8; 4]) -> Client {
+        Client::over(connect_from(local, self.address()), &self.running().served().trusted)
     }
 
     fn count(&self, sql: &str) -> i64 {
@@ -72,12 +72,12 @@ impl Trial {
 }
 
 /// A connection from a loopback address.
-fn connected(own: [u8; 4], to: SocketAddr) -> TcpStream {
+fn connect_from(local: [u8; 4], to: SocketAddr) -> TcpStream {
     let SocketAddr::V4(to) = to else { panic!("{to}") };
-    let made: OwnedFd = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
-    bind(made.as_raw_fd(), &SockaddrIn::new(own[0], own[1], own[2], own[3], 0)).unwrap();
-    connect(made.as_raw_fd(), &SockaddrIn::from(to)).unwrap();
-    TcpStream::from(made)
+    let socket_fd: OwnedFd = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
+    bind(socket_fd.as_raw_fd(), &SockaddrIn::new(local[0], local[1], local[2], local[3], 0)).unwrap();
+    connect(socket_fd.as_raw_fd(), &SockaddrIn::from(to)).unwrap();
+    TcpStream::from(socket_fd)
 }
 
 /// A scripted agent: hand-written HTTP over TLS.
@@ -86,13 +86,13 @@ struct Client {
 }
 
 #[derive(Debug)]
-struct Answer {
+struct Response {
     status: u16,
     head: String,
     body: String,
 }
 
-impl Answer {
+impl Response {
     fn refusal(&self) -> Refusal {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
@@ -115,17 +115,17 @@ impl Client {
         Client { stream: StreamOwned::new(session, socket) }
     }
 
-    fn ask(&mut self, line: &str, fields: &str, body: &[u8]) -> Answer {
+    fn request(&mut self, line: &str, fields: &str, body: &[u8]) -> Response {
         let length =
             if fields.contains("chunked") { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
         let head = format!("{line} HTTP/1.1\r\nHost: manager\r\n{length}{fields}\r\n");
         self.stream.write_all(head.as_bytes()).unwrap();
         // The server may respond and close before everything is sent.
         let _ = self.stream.write_all(body);
-        self.answer()
+        self.read_response()
     }
 
-    fn answer(&mut self) -> Answer {
+    fn read_response(&mut self) -> Response {
         let mut head = Vec::new();
         let mut byte = [0];
         while !head.ends_with(b"\r\n\r\n") {
@@ -137,14 +137,14 @@ impl Client {
         let mut body = vec![0; length.unwrap_or("0").parse().unwrap()];
         self.stream.read_exact(&mut body).unwrap();
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        Answer { status, head, body: String::from_utf8(body).unwrap() }
+        Response { status, head, body: String::from_utf8(body).unwrap() }
     }
 
-    fn send(&mut self, agent: &str, token: &str, batch: &Batch) -> Answer {
+    fn send(&mut self, agent: &str, token: &str, batch: &Batch) -> Response {
         let (zero, body) = (now_zero(), serde_json::to_vec(batch).unwrap());
         let fields =
             format!("{}{}: {zero}\r\n{}: 1000\r\n", fields(token), tap_protocol::ZERO, tap_protocol::ZERO_ERROR);
-        self.ask(&format!("POST /api/1/agents/{agent}/batches"), &fields, &body)
+        self.request(&format!("POST /api/1/agents/{agent}/batches"), &fields, &body)
     }
 }
 
@@ -178,8 +178,9 @@ fn batches_are_stored_written_to_files_and_survive_a_restart() {
         settings: 0,
     };
     let before = realtime_ns();
-    let answer = client.ask("POST /api/1/agents/shop-7/hello", &fields(&token), &serde_json::to_vec(&hello).unwrap());
-    let welcome: Welcome = serde_json::from_str(&answer.body).unwrap();
+    let read_response =
+        client.request("POST /api/1/agents/shop-7/hello", &fields(&token), &serde_json::to_vec(&hello).unwrap());
+    let welcome: Welcome = serde_json::from_str(&read_response.body).unwrap();
     assert!(before <= welcome.received_unix_ns && welcome.received_unix_ns <= welcome.answered_unix_ns);
     assert_eq!((welcome.stored_through, welcome.settings), (0, tap_protocol::Settings::default()));
     for sequence in 1..=3 {
@@ -187,20 +188,20 @@ fn batches_are_stored_written_to_files_and_survive_a_restart() {
         assert_eq!((stored.stored_through, stored.settings), (sequence, None));
     }
     // The settings come with the next response.
-    let wanted = crate::settings::Wanted { only: vec![], programs: vec![], share: 0.5 };
-    trial.running().data().change(|index| crate::settings::change(index, "shop-7", &wanted, 1)).unwrap();
+    let settings = crate::settings::UnversionedSettings { only: vec![], programs: vec![], share: 0.5 };
+    trial.running().data().change(|index| crate::settings::change(index, "shop-7", &settings, 1)).unwrap();
     assert_eq!(client.send("shop-7", &token, &numbered('a', 4)).stored().settings.unwrap().share, 0.5);
     assert_eq!(trial.count("SELECT count(*) FROM agents WHERE last_address = '127.0.0.1' AND host = 'shop'"), 1);
 
     let (plan, url) = (trial.plan(), trial.running().page_url().to_owned());
     trial.running.take().unwrap().stop();
-    assert!(!trial.folder.path().join("index.sqlite-wal").exists(), "the log is carried over");
+    assert!(!trial.folder.path().join("index.sqlite-wal").exists(), "the write-ahead log is merged into the index");
     trial.start(&plan);
     assert_eq!(trial.count("SELECT count(*) FROM pending"), 0);
     assert_eq!(found(trial.running().data()).len(), 8);
-    assert!(trial.running().works());
+    assert!(trial.running().is_running());
     let secret = |url: &str| url.rsplit('/').nth(1).unwrap().to_owned();
-    assert_eq!(secret(&url), secret(trial.running().page_url()), "the page's secret stays");
+    assert_eq!(secret(&url), secret(trial.running().page_url()), "the page's secret survives a restart");
     let mut client = trial.client();
     let replayed = client.send("shop-7", &token, &numbered('a', 4));
     assert_eq!((replayed.status, replayed.refusal().stored_through), (409, Some(4)));
@@ -208,7 +209,7 @@ fn batches_are_stored_written_to_files_and_survive_a_restart() {
 }
 
 /// A case: name, request line, headers, body, and the expected response.
-type Case = (&'static str, &'static str, String, Vec<u8>, u16, Why);
+type Case = (&'static str, &'static str, String, Vec<u8>, u16, RefusalReason);
 
 /// Each refusal from outside: its status, its text, its row in the log, and nothing stored.
 #[test]
@@ -236,8 +237,8 @@ fn each_refused_request_is_explained_logged_and_stores_nothing() {
         schema::TapRow { peer: None, local: None, program: None, ..many.rows[0].clone() };
         tap_protocol::ROWS_MAX + 1
     ];
-    let mut ended = numbered('a', 2);
-    ended.rows[0].sent_last_at_ns = Some(1);
+    let mut impossible_row = numbered('a', 2);
+    impossible_row.rows[0].sent_last_at_ns = Some(1);
     let mut future = numbered('a', 2);
     future.sealed_at_ns = 3600 * SECOND_NS;
     let chunk = vec![b'x'; 1 << 20];
@@ -245,27 +246,48 @@ fn each_refused_request_is_explained_logged_and_stores_nothing() {
     let batches = "POST /api/1/agents/shop-7/batches";
     let zero = format!("{}: {}\r\n", tap_protocol::ZERO, now_zero());
     let cases: Vec<Case> = vec![
-        ("no token", batches, "Content-Type: application/json\r\n".into(), good.clone(), 401, Why::Unauthenticated),
-        ("a wrong token", batches, plain("shop-7.AAAA"), good.clone(), 401, Why::Unauthenticated),
-        ("a revoked token", batches, plain(&revoked), good.clone(), 401, Why::Unauthenticated),
-        ("a token of another agent", batches, plain(&other), good.clone(), 403, Why::Forbidden),
-        ("a token of no agent", batches, plain(&operator), good.clone(), 403, Why::Forbidden),
-        ("a stream of another agent", batches, plain(&token), json(&numbered('b', 2)), 403, Why::Forbidden),
-        ("too long", batches, plain(&token), vec![b'x'; tap_protocol::BODY_MAX + 1], 413, Why::TooLarge),
-        ("too long in pieces", batches, plain(&token) + "Transfer-Encoding: chunked\r\n", chunked, 413, Why::TooLarge),
-        ("too long unpacked", batches, packed(&token), bomb, 413, Why::TooLarge),
-        ("too many rows", batches, packed(&token), zipped(&json(&many)), 413, Why::TooLarge),
-        ("not JSON", batches, plain(&token), b"{\"stream\":".to_vec(), 400, Why::Malformed),
-        ("another shape", batches, plain(&token), b"{\"rows\":[]}".to_vec(), 400, Why::Malformed),
-        ("no gzip", batches, packed(&token), good.clone(), 400, Why::Malformed),
-        ("a zero that is none", batches, plain(&token) + "yamabiko-zero: x\r\n", good.clone(), 400, Why::Malformed),
+        (
+            "no token",
+            batches,
+            "Content-Type: application/json\r\n".into(),
+            good.clone(),
+            401,
+            RefusalReason::Unauthenticated,
+        ),
+        ("a wrong token", batches, plain("shop-7.AAAA"), good.clone(), 401, RefusalReason::Unauthenticated),
+        ("a revoked token", batches, plain(&revoked), good.clone(), 401, RefusalReason::Unauthenticated),
+        ("a token of another agent", batches, plain(&other), good.clone(), 403, RefusalReason::Forbidden),
+        ("a token of no agent", batches, plain(&operator), good.clone(), 403, RefusalReason::Forbidden),
+        ("a stream of another agent", batches, plain(&token), json(&numbered('b', 2)), 403, RefusalReason::Forbidden),
+        ("too long", batches, plain(&token), vec![b'x'; tap_protocol::BODY_MAX + 1], 413, RefusalReason::TooLarge),
+        (
+            "too long in pieces",
+            batches,
+            plain(&token) + "Transfer-Encoding: chunked\r\n",
+            chunked,
+            413,
+            RefusalReason::TooLarge,
+        ),
+        ("too long unpacked", batches, packed(&token), bomb, 413, RefusalReason::TooLarge),
+        ("too many rows", batches, packed(&token), zipped(&json(&many)), 413, RefusalReason::TooLarge),
+        ("not JSON", batches, plain(&token), b"{\"stream\":".to_vec(), 400, RefusalReason::Malformed),
+        ("another shape", batches, plain(&token), b"{\"rows\":[]}".to_vec(), 400, RefusalReason::Malformed),
+        ("no gzip", batches, packed(&token), good.clone(), 400, RefusalReason::Malformed),
+        (
+            "a zero that is none",
+            batches,
+            plain(&token) + "yamabiko-zero: x\r\n",
+            good.clone(),
+            400,
+            RefusalReason::Malformed,
+        ),
         (
             "another kind",
             batches,
             plain(&token).replace("application/json", "text/plain"),
             good.clone(),
             415,
-            Why::UnsupportedMediaType,
+            RefusalReason::UnsupportedMediaType,
         ),
         (
             "another coding",
@@ -273,38 +295,59 @@ fn each_refused_request_is_explained_logged_and_stores_nothing() {
             plain(&token) + "Content-Encoding: br\r\n",
             good.clone(),
             415,
-            Why::UnsupportedMediaType,
+            RefusalReason::UnsupportedMediaType,
         ),
-        ("an end before the begin", batches, plain(&token) + &zero, json(&ended), 422, Why::InvalidValue),
-        ("sealed in the future", batches, plain(&token) + &zero, json(&future), 422, Why::InvalidValue),
-        ("a batch replayed", batches, plain(&token) + &zero, json(&numbered('a', 1)), 409, Why::AlreadyStored),
-        ("a batch out of turn", batches, plain(&token) + &zero, json(&numbered('a', 3)), 409, Why::SequenceGap),
+        (
+            "an end before the begin",
+            batches,
+            plain(&token) + &zero,
+            json(&impossible_row),
+            422,
+            RefusalReason::InvalidValue,
+        ),
+        ("sealed in the future", batches, plain(&token) + &zero, json(&future), 422, RefusalReason::InvalidValue),
+        (
+            "a batch replayed",
+            batches,
+            plain(&token) + &zero,
+            json(&numbered('a', 1)),
+            409,
+            RefusalReason::AlreadyStored,
+        ),
+        (
+            "a batch out of turn",
+            batches,
+            plain(&token) + &zero,
+            json(&numbered('a', 3)),
+            409,
+            RefusalReason::SequenceGap,
+        ),
         (
             "a method of another",
             "GET /api/1/agents/shop-7/batches",
             plain(&token),
             Vec::new(),
             405,
-            Why::MethodNotAllowed,
+            RefusalReason::MethodNotAllowed,
         ),
-        ("nothing that is there", "GET /api/2", plain(&token), Vec::new(), 404, Why::NotFound),
+        ("nothing that is there", "GET /api/2", plain(&token), Vec::new(), 404, RefusalReason::NotFound),
         (
             "an agent's name that is none",
             "POST /api/1/agents/%ff/batches",
             plain(&token),
             good.clone(),
             400,
-            Why::Malformed,
+            RefusalReason::Malformed,
         ),
     ];
     for (count, (what, line, fields, body, status, why)) in (1..).zip(&cases) {
-        let answer = trial.client().ask(line, fields, body);
-        assert_eq!(answer.status, *status, "{what}: {answer:?}");
-        let refusal = answer.refusal();
+        let read_response = trial.client().request(line, fields, body);
+        assert_eq!(read_response.status, *status, "{what}: {read_response:?}");
+        let refusal = read_response.refusal();
         assert_eq!(refusal.error, *why, "{what}");
-        assert!(!refusal.message.is_empty() && !answer.body.contains("shop-7.AAAA"), "{what}");
+        assert!(!refusal.message.is_empty() && !read_response.body.contains("shop-7.AAAA"), "{what}");
         assert_eq!(refusal.stored_through.is_some(), *status == 409, "{what}");
-        assert!(*status != 401 || answer.head.contains("www-authenticate: bearer"), "{what}");
+        assert!(*status != 401 || read_response.head.contains("www-authenticate: bearer"), "{what}");
         trial.running().write_notes();
         assert_eq!(trial.count("SELECT count(*) FROM refusals"), count, "{what}");
         let row: (String, u16, String, String, String) = trial
@@ -348,28 +391,28 @@ fn a_revoked_token_is_rejected_on_an_open_connection() {
     let mut client = trial.client();
     client.send("shop-7", &token, &numbered('a', 1)).stored();
     tokens::revoke(trial.running().data(), "shop-7", None, 1).unwrap();
-    let answer = client.send("shop-7", &token, &numbered('a', 2));
-    assert_eq!((answer.status, answer.refusal().error), (401, Why::Unauthenticated));
+    let read_response = client.send("shop-7", &token, &numbered('a', 2));
+    assert_eq!((read_response.status, read_response.refusal().error), (401, RefusalReason::Unauthenticated));
     assert_eq!(trial.count("SELECT through FROM streams"), 1);
 }
 
 #[test]
 fn unauthenticated_connections_beyond_the_limit_do_not_block_agents() {
     let trial = Trial::with(|plan| {
-        plan.strangers = Strangers { connections: 32, life: Duration::from_secs(600) };
+        plan.unauthenticated = UnauthenticatedLimits { connections: 32, timeout: Duration::from_secs(600) };
         plan.connections = 8;
     });
     let token = trial.token("shop-7", Role::Agent);
     let mut known = trial.client_from([127, 0, 0, 1]);
     known.send("shop-7", &token, &numbered('a', 1)).stored();
-    let strangers: Vec<TcpStream> =
-        (0..232).map(|at| connected([127, 0, 1, 1 + (at % 4) as u8], trial.address())).collect();
+    let unauthenticated: Vec<TcpStream> =
+        (0..232).map(|at| connect_from([127, 0, 1, 1 + (at % 4) as u8], trial.address())).collect();
     known.send("shop-7", &token, &numbered('a', 2)).stored();
     // From a separate address, and from the flooding one.
     trial.client_from([127, 0, 2, 1]).send("shop-7", &token, &numbered('a', 3)).stored();
     trial.client_from([127, 0, 1, 1]).send("shop-7", &token, &numbered('a', 4)).stored();
     known.send("shop-7", &token, &numbered('a', 5)).stored();
-    drop(strangers);
+    drop(unauthenticated);
 }
 
 #[test]
@@ -392,15 +435,15 @@ fn the_page_requires_its_secret_and_logs_requests_without_it() {
     let trial = Trial::new();
     let url = trial.running().page_url();
     let (host, secret) = url.trim_start_matches("http://").trim_end_matches('/').split_once('/').unwrap();
-    let ask = |path: &str| {
+    let request = |path: &str| {
         let mut stream = TcpStream::connect(host).unwrap();
         write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer.split(' ').nth(1).unwrap().parse::<u16>().unwrap()
+        let mut read_response = String::new();
+        stream.read_to_string(&mut read_response).unwrap();
+        read_response.split(' ').nth(1).unwrap().parse::<u16>().unwrap()
     };
-    assert_eq!((ask("/"), ask("/wrong-secret-of-16-letters/")), (403, 403));
-    assert_eq!(ask(&format!("/{secret}/api/2")), 404);
+    assert_eq!((request("/"), request("/wrong-secret-of-16-letters/")), (403, 403));
+    assert_eq!(request(&format!("/{secret}/api/2")), 404);
     trial.running().write_notes();
     assert_eq!(trial.count("SELECT count(*) FROM refusals WHERE status = 403 AND path = 'the page'"), 2);
     assert_eq!(trial.count("SELECT count(*) FROM refusals WHERE status = 404 AND agent = 'page'"), 1);

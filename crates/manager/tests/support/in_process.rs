@@ -20,7 +20,7 @@ use serde::Serialize;
 use serde_json::Value;
 use tower::ServiceExt as _;
 
-use super::scripted::{AWAY_AT, ScriptedAgent, agents};
+use super::scripted::{DISCONNECTED_AGENT, ScriptedAgent, agents};
 
 pub const SECOND_NS: u64 = 1_000_000_000;
 /// Timeout for anything expected immediately.
@@ -47,7 +47,7 @@ pub struct Manager {
 /// A complete response.
 pub struct Answered {
     pub status: StatusCode,
-    /// Its media type.
+    /// Media type of the response.
     pub kind: String,
     pub body: Vec<u8>,
 }
@@ -64,7 +64,8 @@ impl Answered {
 }
 
 impl Manager {
-    /// With this number of agents, and one that never connected: a day in files, and some minutes of pending batches.
+    /// A manager with this number of agents, and one that never connected: a day in files, and some minutes of pending
+    /// batches.
     pub fn with_a_day(count: usize) -> Manager {
         let folder = tempfile::tempdir().unwrap();
         let data = Data::open(folder.path()).unwrap();
@@ -94,29 +95,29 @@ impl Manager {
         let mut agents = self.agents.take();
         for agent in &mut agents {
             tokens::add(&self.data, &agent.name, Role::Agent, now).unwrap();
-            self.tell(agent, "hello", &agent.hello(now));
+            self.send(agent, "hello", &agent.hello(now));
             let group = agent.group;
             self.data.change(|index| settings::set_group(index, &agent.name, group, now)).unwrap();
             let batch = agent.batch(now - 24 * HOUR_NS, now - 600 * SECOND_NS, 600 * SECOND_NS, now - 600 * SECOND_NS);
             self.rows += batch.rows.len() as u64;
-            self.tell(agent, "batches", &batch);
+            self.send(agent, "batches", &batch);
         }
         while days::place(&self.data, 0, now).unwrap().more {}
         for agent in &mut agents {
             let batch = agent.batch(now - 600 * SECOND_NS, now, 120 * SECOND_NS, now);
             self.rows += batch.rows.len() as u64;
-            self.tell(agent, "batches", &batch);
+            self.send(agent, "batches", &batch);
         }
         tokens::add(&self.data, "never-came", Role::Agent, now).unwrap();
-        if let Some(away) = agents.get(AWAY_AT) {
+        if let Some(disconnected) = agents.get(DISCONNECTED_AGENT) {
             let last = (now - 3 * HOUR_NS) as i64;
             let sql = "UPDATE agents SET last_seen_at = ?2 WHERE name = ?1";
-            self.data.change(|index| index.execute(sql, rusqlite::params![away.name, last])).unwrap();
+            self.data.change(|index| index.execute(sql, rusqlite::params![disconnected.name, last])).unwrap();
         }
         self.agents.replace(agents);
     }
 
-    /// Its folder.
+    /// The manager's folder.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
@@ -132,28 +133,28 @@ impl Manager {
         let agent = agents.iter_mut().find(|agent| agent.name == name).unwrap();
         let now = sys::clock::realtime_ns();
         let batch = tap_protocol::Batch { settings, ..agent.batch(now, now, 1, now) };
-        self.tell(agent, "batches", &batch)
+        self.send(agent, "batches", &batch)
     }
 
-    fn tell(&self, agent: &ScriptedAgent, what: &str, body: &impl Serialize) -> Value {
+    fn send(&self, agent: &ScriptedAgent, what: &str, body: &impl Serialize) -> Value {
         let body = serde_json::to_value(body).unwrap();
         let url = format!("/api/1/agents/{}/{what}", agent.name);
         let zero = agent.zero_ns.to_string();
         let headers = [(tap_protocol::ZERO, &*zero), (tap_protocol::ZERO_ERROR, "300000")];
-        let who = Identity::Agent(agent.name.clone());
-        self.put_into(&self.ingest, who, Method::POST, &url, Some(&body), &headers).json()
+        let identity = Identity::Agent(agent.name.clone());
+        self.send_to(&self.ingest, identity, Method::POST, &url, Some(&body), &headers).json()
     }
 
     /// Sends a request to the router of the page and the API.
-    pub fn ask(
+    pub fn request(
         &self,
-        who: Identity,
+        identity: Identity,
         method: Method,
         url: &str,
         body: Option<&Value>,
         headers: &[(&str, &str)],
     ) -> Answered {
-        self.put_into(&self.router, who, method, url, body, headers)
+        self.send_to(&self.router, identity, method, url, body, headers)
     }
 
     /// Starts to read a response of the page's server.
@@ -164,10 +165,10 @@ impl Manager {
         (response.status(), Stream { runtime: &self.runtime, body: response.into_body(), text: String::new() })
     }
 
-    fn put_into(
+    fn send_to(
         &self,
         router: &Router,
-        who: Identity,
+        identity: Identity,
         method: Method,
         url: &str,
         body: Option<&Value>,
@@ -179,7 +180,7 @@ impl Manager {
         }
         let body = body.map_or_else(Body::empty, |body| Body::from(body.to_string()));
         let mut request = request.body(body).unwrap();
-        request.extensions_mut().insert(who);
+        request.extensions_mut().insert(identity);
         self.runtime.block_on(async {
             let response = router.clone().oneshot(request).await.unwrap();
             let kind = response.headers().get("content-type").map(|kind| kind.to_str().unwrap().to_owned());
@@ -222,7 +223,7 @@ impl Stream<'_> {
     }
 }
 
-/// As the authentication layer does.
+/// Sends a request as the authentication layer passes it on.
 fn finish(router: Router) -> Router {
     router.method_not_allowed_fallback(|| async { Refused::method() }).fallback(|| async { Refused::not_found() })
 }

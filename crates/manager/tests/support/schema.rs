@@ -28,37 +28,37 @@ impl Document {
             let found = others.as_array().unwrap().iter().map(|other| self.check(other, value, at));
             return found.reduce(|a, b| a.or(b)).unwrap();
         }
-        for (keyword, wanted) in fields {
+        for (keyword, expected) in fields {
             let is_so = match keyword.as_str() {
-                "type" => one_or_many(wanted).iter().any(|kind| is_of(value, kind)),
-                "enum" => wanted.as_array().unwrap().contains(value),
+                "type" => one_or_many(expected).iter().any(|kind| is_of(value, kind)),
+                "enum" => expected.as_array().unwrap().contains(value),
                 "pattern" => {
-                    value.as_str().is_none_or(|text| Regex::new(wanted.as_str().unwrap()).unwrap().is_match(text))
+                    value.as_str().is_none_or(|text| Regex::new(expected.as_str().unwrap()).unwrap().is_match(text))
                 }
                 "minLength" => {
-                    value.as_str().is_none_or(|text| text.chars().count() as u64 >= wanted.as_u64().unwrap())
+                    value.as_str().is_none_or(|text| text.chars().count() as u64 >= expected.as_u64().unwrap())
                 }
                 "maxLength" => {
-                    value.as_str().is_none_or(|text| text.chars().count() as u64 <= wanted.as_u64().unwrap())
+                    value.as_str().is_none_or(|text| text.chars().count() as u64 <= expected.as_u64().unwrap())
                 }
-                "minItems" => value.as_array().is_none_or(|items| items.len() as u64 >= wanted.as_u64().unwrap()),
-                "maxItems" => value.as_array().is_none_or(|items| items.len() as u64 <= wanted.as_u64().unwrap()),
-                "minimum" => value.as_f64().is_none_or(|number| number >= wanted.as_f64().unwrap()),
-                "maximum" => value.as_f64().is_none_or(|number| number <= wanted.as_f64().unwrap()),
-                "exclusiveMinimum" => value.as_f64().is_none_or(|number| number > wanted.as_f64().unwrap()),
-                "exclusiveMaximum" => value.as_f64().is_none_or(|number| number < wanted.as_f64().unwrap()),
+                "minItems" => value.as_array().is_none_or(|items| items.len() as u64 >= expected.as_u64().unwrap()),
+                "maxItems" => value.as_array().is_none_or(|items| items.len() as u64 <= expected.as_u64().unwrap()),
+                "minimum" => value.as_f64().is_none_or(|number| number >= expected.as_f64().unwrap()),
+                "maximum" => value.as_f64().is_none_or(|number| number <= expected.as_f64().unwrap()),
+                "exclusiveMinimum" => value.as_f64().is_none_or(|number| number > expected.as_f64().unwrap()),
+                "exclusiveMaximum" => value.as_f64().is_none_or(|number| number < expected.as_f64().unwrap()),
                 "required" => value.as_object().is_none_or(|object| {
-                    wanted.as_array().unwrap().iter().all(|name| object.contains_key(name.as_str().unwrap()))
+                    expected.as_array().unwrap().iter().all(|name| object.contains_key(name.as_str().unwrap()))
                 }),
                 "items" => {
                     for (number, item) in value.as_array().into_iter().flatten().enumerate() {
-                        self.check(wanted, item, &format!("{at}[{number}]"))?;
+                        self.check(expected, item, &format!("{at}[{number}]"))?;
                     }
                     true
                 }
                 "properties" => {
                     for (name, field) in value.as_object().into_iter().flatten() {
-                        match wanted.get(name) {
+                        match expected.get(name) {
                             Some(schema) => self.check(schema, field, &format!("{at}.{name}"))?,
                             None => return Err(format!("{at}.{name} is not in the schema")),
                         }
@@ -66,9 +66,9 @@ impl Document {
                     true
                 }
                 "additionalProperties" => {
-                    if wanted.is_object() {
+                    if expected.is_object() {
                         for (name, field) in value.as_object().into_iter().flatten() {
-                            self.check(wanted, field, &format!("{at}.{name}"))?;
+                            self.check(expected, field, &format!("{at}.{name}"))?;
                         }
                     }
                     true
@@ -77,7 +77,7 @@ impl Document {
                 other => return Err(format!("{at}: this does not know `{other}`")),
             };
             if !is_so {
-                return Err(format!("{at}: {value} is not {keyword} {wanted}"));
+                return Err(format!("{at}: {value} is not {keyword} {expected}"));
             }
         }
         Ok(())
@@ -101,8 +101,8 @@ impl Document {
             Some("integer") => {
                 let bound =
                     |name: &str, otherwise: u64| schema.get(name).map_or(otherwise, |value| value.as_u64().unwrap());
-                let (least, most) = (bound("minimum", 0), bound("maximum", 1 << 40));
-                prop_oneof![(least..=most), Just(least), Just(most)].prop_map(Value::from).boxed()
+                let (least, greatest) = (bound("minimum", 0), bound("maximum", 1 << 40));
+                prop_oneof![(least..=greatest), Just(least), Just(greatest)].prop_map(Value::from).boxed()
             }
             Some("number") => {
                 prop_oneof![Just(0.5), Just(0.95), Just(1.0), Just(1e-6), 0.0..1.0_f64].prop_map(|n| json!(n)).boxed()

@@ -10,29 +10,29 @@ use tap_protocol::{Batch, Gauges, Hello, Losses, Program, SpoolUsage};
 /// A scripted agent.
 #[derive(Clone, Debug)]
 pub struct ScriptedAgent {
-    /// Its index, from 0.
+    /// Index of the agent, from 0.
     pub at: usize,
-    /// Its name.
+    /// Name of the agent.
     pub name: String,
-    /// Its group.
+    /// Group of the agent.
     pub group: &'static str,
     /// Number of its next batch.
     pub next: u64,
-    /// Its clock's zero on the manager's clock, ns since 1970.
+    /// Zero of the agent's clock on the manager's clock, ns since 1970.
     pub zero_ns: u64,
     seed: u64,
 }
 
 /// HTML that must never run.
 pub const HOSTILE: &str = "<img src=x onerror=window.ran=1>";
-/// The same as a program name.
+/// A hostile program name.
 pub const HOSTILE_PROGRAM: &str = "<script>window.ran=1</script>";
 /// Index of the agent that sends it.
 pub const HOSTILE_AT: usize = 2;
 /// Index of the agent whose wall clock is seven minutes ahead.
 pub const WRONG_CLOCK_AT: usize = 5;
 /// Index of the agent that is away.
-pub const AWAY_AT: usize = 9;
+pub const DISCONNECTED_AGENT: usize = 9;
 /// Index of the agent that lost records.
 pub const LOSES_AT: usize = 13;
 
@@ -40,7 +40,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 const GROUPS: [&str; 3] = ["kyoto", "osaka", "nara"];
 const PROGRAMS: [&str; 5] = ["curl", "firefox", "backupd", "checkout", "nginx"];
 
-/// This number of agents, whose machines were booted at `zero_ns`.
+/// Creates this number of agents, whose machines were booted at `zero_ns`.
 pub fn agents(count: usize, zero_ns: u64) -> Vec<ScriptedAgent> {
     (0..count)
         .map(|at| {
@@ -52,12 +52,12 @@ pub fn agents(count: usize, zero_ns: u64) -> Vec<ScriptedAgent> {
 }
 
 impl ScriptedAgent {
-    /// Its stream name.
+    /// Name of the agent's stream.
     pub fn stream(&self) -> String {
         format!("{:032x}", 0x0ab5_u128 << 64 | self.at as u128)
     }
 
-    /// Its hello message.
+    /// The agent's hello message.
     pub fn hello(&self, now_ns: u64) -> Hello {
         let host = if self.at == HOSTILE_AT { HOSTILE.to_owned() } else { format!("{}.example", self.name) };
         Hello {
@@ -73,7 +73,7 @@ impl ScriptedAgent {
         }
     }
 
-    /// Its own clock's time at the zero.
+    /// The agent's wall clock at the zero.
     fn own_zero_ns(&self) -> u64 {
         if self.at == WRONG_CLOCK_AT { self.zero_ns + 420 * SECOND_NS } else { self.zero_ns + self.at as u64 * 40_000 }
     }
@@ -130,10 +130,10 @@ impl ScriptedAgent {
 
     /// An exchange that ended at `at_ns`. `sealed_ns` is the end of the script: failures increase towards it.
     fn row(&mut self, at_ns: u64, sealed_ns: u64) -> TapRow {
-        let left_s = (sealed_ns - at_ns.min(sealed_ns)) / SECOND_NS;
+        let remaining_s = (sealed_ns - at_ns.min(sealed_ns)) / SECOND_NS;
         let is_nara = self.group == "nara";
         // Per thousand: some always fail, many of one group in the last quarter of an hour.
-        let fails = self.draw(1000) < if is_nara && left_s < 900 { 60 } else { 4 };
+        let fails = self.draw(1000) < if is_nara && remaining_s < 900 { 60 } else { 4 };
         // Load of the day, as a share: responses are slowest at 1.
         let day = (at_ns / SECOND_NS % 86_400) as f64 / 86_400.0;
         let busy = 0.5 - 0.5 * (day * std::f64::consts::TAU).cos();
@@ -142,10 +142,10 @@ impl ScriptedAgent {
         let response_ns = (base_ms * tail * 1e6) as u64;
         let setup_ns = 4_000_000 + self.draw(2_000_000);
         let end = at_ns - self.zero_ns;
-        let asked = end.saturating_sub(response_ns);
-        let opened = asked.saturating_sub(setup_ns);
-        let answered = asked + response_ns * 3 / 4;
-        let has_answer = (!fails).then_some(());
+        let request_at = end.saturating_sub(response_ns);
+        let opened = request_at.saturating_sub(setup_ns);
+        let response_at = request_at + response_ns * 3 / 4;
+        let has_response = (!fails).then_some(());
         let host = 1 + self.draw(4) as u8;
         TapRow {
             connection: Some(at_ns / 1000),
@@ -159,10 +159,10 @@ impl ScriptedAgent {
             opened_at_ns: opened,
             lookup_ns: None,
             setup_ns: Some(setup_ns),
-            sent_first_at_ns: Some(asked),
-            sent_last_at_ns: Some(asked + 100_000.min(response_ns / 4)),
-            received_first_at_ns: has_answer.map(|()| answered),
-            received_last_at_ns: has_answer.map(|()| end),
+            sent_first_at_ns: Some(request_at),
+            sent_last_at_ns: Some(request_at + 100_000.min(response_ns / 4)),
+            received_first_at_ns: has_response.map(|()| response_at),
+            received_last_at_ns: has_response.map(|()| end),
             sent_bytes: 300 + self.draw(200),
             received_bytes: if fails { 0 } else { 2_000 + self.draw(40_000) },
             calls: 4,

@@ -1,8 +1,8 @@
-/* Name lookups: only their duration. The resolver's own sockets are inside libc. */
+/* Name lookups: only their duration is recorded. The resolver's own sockets are inside libc. */
 
-static void resolved(uint64_t begin, const char *name, int answer) {
+static void resolved(uint64_t begin, const char *name, int result) {
     int saved = errno;
-    struct record record = {.kind = KIND_RESOLVED, .calls = (uint32_t)answer, .begin = begin};
+    struct record record = {.kind = KIND_RESOLVED, .calls = (uint32_t)result, .begin = begin};
     record.resolved.end = ticks();
     size_t length = 0;
     while (name && name[length]) length++;
@@ -20,9 +20,9 @@ HOOK int getaddrinfo(const char *restrict name, const char *restrict service, co
                      struct addrinfo **restrict found) {
     ENSURE_STARTED();
     uint64_t begin = active ? ticks() : 0;
-    int answer = real.getaddrinfo(name, service, hints, found);
-    resolved(begin, name, answer);
-    return answer;
+    int result = real.getaddrinfo(name, service, hints, found);
+    resolved(begin, name, result);
+    return result;
 }
 
 HOOK struct hostent *gethostbyname(const char *name) {
@@ -42,20 +42,20 @@ HOOK struct hostent *gethostbyname2(const char *name, int family) {
 }
 
 /* ERANGE: the caller retries with a larger buffer. */
-HOOK int gethostbyname_r(const char *restrict name, struct hostent *restrict entry, char *restrict room, size_t n,
+HOOK int gethostbyname_r(const char *restrict name, struct hostent *restrict entry, char *restrict buffer, size_t n,
                          struct hostent **restrict found, int *restrict error) {
     ENSURE_STARTED();
     uint64_t begin = active ? ticks() : 0;
-    int answer = real.gethostbyname_r(name, entry, room, n, found, error);
-    if (answer != ERANGE) resolved(begin, name, *found ? 0 : *error);
-    return answer;
+    int result = real.gethostbyname_r(name, entry, buffer, n, found, error);
+    if (result != ERANGE) resolved(begin, name, *found ? 0 : *error);
+    return result;
 }
 
-HOOK int gethostbyname2_r(const char *restrict name, int family, struct hostent *restrict entry, char *restrict room,
+HOOK int gethostbyname2_r(const char *restrict name, int family, struct hostent *restrict entry, char *restrict buffer,
                           size_t n, struct hostent **restrict found, int *restrict error) {
     ENSURE_STARTED();
     uint64_t begin = active ? ticks() : 0;
-    int answer = real.gethostbyname2_r(name, family, entry, room, n, found, error);
-    if (answer != ERANGE) resolved(begin, name, *found ? 0 : *error);
-    return answer;
+    int result = real.gethostbyname2_r(name, family, entry, buffer, n, found, error);
+    if (result != ERANGE) resolved(begin, name, *found ? 0 : *error);
+    return result;
 }

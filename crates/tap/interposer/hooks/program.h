@@ -2,14 +2,14 @@
 
 HOOK pid_t fork(void) {
     ENSURE_STARTED();
-    uint32_t image = life->image, pid = life->pid;
+    uint32_t image = image_state->image, pid = image_state->pid;
     /* Before the fork, so that the child's connections are marked as shared too. */
     uint32_t number = active ? ADD(&forks, 1) + 1 : 0;
     pid_t child = real.fork();
     if (child == 0 && active) {
         int saved = errno;
         self.pushing = false;
-        newborn(image, pid, number);
+        child_started(image, pid, number);
         errno = saved;
     }
     return child;
@@ -20,10 +20,10 @@ HOOK pid_t __fork(void) __attribute__((alias("fork")));
 /* Forks inside libc, and replaces descriptors 0 to 2 by /dev/null. */
 HOOK int daemon(int stay, int keep) {
     ENSURE_STARTED();
-    uint32_t image = life->image, pid = life->pid;
+    uint32_t image = image_state->image, pid = image_state->pid;
     int result = real.daemon(stay, keep);
     int saved = errno;
-    if (active && result == 0 && !life->image) newborn(image, pid, 0);
+    if (active && result == 0 && !image_state->image) child_started(image, pid, 0);
     if (!keep)
         for (int fd = 0; fd < 3; fd++) forget_stale(fd);
     errno = saved;
@@ -45,7 +45,7 @@ static bool starts_with(const char *text, const char *part) {
     return true;
 }
 
-static bool keeps_library(char *const environment[]) {
+static bool has_library(char *const environment[]) {
     for (; environment && *environment; environment++)
         if (starts_with(*environment, "LD_PRELOAD=") && contains(*environment, "libyamabiko_tap.so")) return true;
     return false;
@@ -54,7 +54,7 @@ static bool keeps_library(char *const environment[]) {
 /* Reports the next program, in as many records as its path needs. `begin` precedes the program's own first record. */
 static void executing(uint64_t begin, uint32_t pid, const char *path, char *const environment[]) {
     struct record record = {.kind = KIND_EXECUTING, .connection = pid, .begin = begin};
-    uint8_t preloaded = keeps_library(environment) ? FLAG_PRELOADED : 0;
+    uint8_t preloaded = has_library(environment) ? FLAG_PRELOADED : 0;
     size_t length = 0;
     while (path[length]) length++;
     if (length > PATH_PART_BYTES * PATH_PARTS) {
@@ -77,13 +77,13 @@ static void executing(uint64_t begin, uint32_t pid, const char *path, char *cons
 static void about_to_exec(const char *path, char *const environment[]) {
     if (!active || LOAD(&sandboxed)) return;
     int saved = errno;
-    bool own = own_process();
-    if (own)
-        leave();
+    bool is_own = is_own_process();
+    if (is_own)
+        report_open_connections();
     else
-        ADD(&forks, 1); /* made by vfork: it holds the connections, and exec passes them on */
+        ADD(&forks, 1); /* the vfork child holds the connections, and exec passes them on */
     executing(ticks(), (uint32_t)RAW(SYS_getpid, 0, 0, 0, 0, 0), path ? path : "", environment);
-    if (own) release(&self);
+    if (is_own) release(&self);
     errno = saved;
 }
 
@@ -120,31 +120,31 @@ HOOK int fexecve(int fd, char *const arguments[], char *const environment[]) {
 
 /* The variants with an argument list: collected on the stack, as libc does. `arguments[n]` is the closing NULL.
  * The header requires a first argument, but some programs omit it. */
-#define GATHER(first) \
-    const char *volatile given = first; \
+#define COLLECT_ARGUMENTS(first) \
+    const char *volatile first_argument = first; \
     va_list list; \
     va_start(list, first); \
-    size_t n = given ? 1 : 0; \
-    if (given) \
+    size_t n = first_argument ? 1 : 0; \
+    if (first_argument) \
         while (va_arg(list, char *)) n++; \
     va_end(list); \
     char *arguments[n + 1]; \
-    arguments[0] = (char *)(uintptr_t)given; \
+    arguments[0] = (char *)(uintptr_t)first_argument; \
     va_start(list, first); \
     for (size_t i = 1; i <= n; i++) arguments[i] = va_arg(list, char *);
 
 HOOK int execl(const char *path, const char *first, ...) {
-    GATHER(first)
+    COLLECT_ARGUMENTS(first)
     va_end(list);
     return execv(path, arguments);
 }
 HOOK int execlp(const char *file, const char *first, ...) {
-    GATHER(first)
+    COLLECT_ARGUMENTS(first)
     va_end(list);
     return execvp(file, arguments);
 }
 HOOK int execle(const char *path, const char *first, ...) {
-    GATHER(first)
+    COLLECT_ARGUMENTS(first)
     char **environment = va_arg(list, char **);
     va_end(list);
     return execve(path, arguments, environment);
@@ -154,37 +154,37 @@ HOOK int posix_spawn(pid_t *restrict pid, const char *restrict path, const posix
                      const posix_spawnattr_t *restrict attributes, char *const arguments[restrict],
                      char *const environment[restrict]) {
     ENSURE_STARTED();
-    pid_t made = 0;
-    /* The real call reports it, before a handler of SIGCHLD can run. */
-    pid_t *to = pid ? pid : &made;
+    pid_t created = 0;
+    /* The real call stores the number before a handler of SIGCHLD can run. */
+    pid_t *to = pid ? pid : &created;
     uint64_t begin = active ? ticks() : 0;
-    int answer = real.posix_spawn(to, path, actions, attributes, arguments, environment);
+    int result = real.posix_spawn(to, path, actions, attributes, arguments, environment);
     /* The child may hold the connections. */
-    if (answer == 0 && active) ADD(&forks, 1);
-    if (answer == 0 && active) executing(begin, (uint32_t)*to, path, environment);
-    return answer;
+    if (result == 0 && active) ADD(&forks, 1);
+    if (result == 0 && active) executing(begin, (uint32_t)*to, path, environment);
+    return result;
 }
 HOOK int posix_spawnp(pid_t *restrict pid, const char *restrict file, const posix_spawn_file_actions_t *actions,
                       const posix_spawnattr_t *restrict attributes, char *const arguments[restrict],
                       char *const environment[restrict]) {
     ENSURE_STARTED();
-    pid_t made = 0;
-    /* The real call reports it, before a handler of SIGCHLD can run. */
-    pid_t *to = pid ? pid : &made;
+    pid_t created = 0;
+    /* The real call stores the number before a handler of SIGCHLD can run. */
+    pid_t *to = pid ? pid : &created;
     uint64_t begin = active ? ticks() : 0;
-    int answer = real.posix_spawnp(to, file, actions, attributes, arguments, environment);
+    int result = real.posix_spawnp(to, file, actions, attributes, arguments, environment);
     /* The child may hold the connections. */
-    if (answer == 0 && active) ADD(&forks, 1);
-    if (answer == 0 && active) executing(begin, (uint32_t)*to, file, environment);
-    return answer;
+    if (result == 0 && active) ADD(&forks, 1);
+    if (result == 0 && active) executing(begin, (uint32_t)*to, file, environment);
+    return result;
 }
 
-/* From now on every call is reported immediately: there may be no later chance. */
+/* Reports open connections. From now on every call is reported immediately, since the process may end at any time. */
 static void about_to_exit(void) {
-    if (!active || !own_process()) return;
+    if (!active || !is_own_process()) return;
     int saved = errno;
     if (LOAD(&piece_ticks)) {
-        leave();
+        report_open_connections();
         STORE(&piece_ticks, 0);
     }
     /* A shell script runs a thousand processes: their slots must be free before the collector detects their end. */
@@ -205,8 +205,8 @@ HOOK __attribute__((noreturn)) void _Exit(int status) {
     __builtin_unreachable();
 }
 
-/* A filter may kill the program for a system call of this library: it makes none from here on. Strict mode also
- * forbids the cycle counter, so recording ends. */
+/* A filter may kill the program for a system call of this library: the library makes none from here on. Strict mode
+ * also forbids the cycle counter, so recording ends. */
 __attribute__((used)) static void about_to_filter(long mode) {
     ENSURE_STARTED();
     if (!active) return;
@@ -230,9 +230,9 @@ HOOK int prctl(int option, ...) {
     return real.prctl(option, a, b, c, d);
 }
 
-__attribute__((used)) static void uring_made(void) {
+__attribute__((used)) static void uring_created(void) {
     ENSURE_STARTED();
-    if (active) aside(&uring_setups);
+    if (active) count_aside(&uring_setups);
 }
 
 __attribute__((used)) static void start_for_syscall(void) {
@@ -278,7 +278,7 @@ __asm__(".text\n"
         "7:  movl %edx, %r11d\n"
         "1:  leaq about_to_filter(%rip), %rax\n"
         "    jmp 5f\n"
-        "2:  leaq uring_made(%rip), %rax\n"
+        "2:  leaq uring_created(%rip), %rax\n"
         "    jmp 5f\n"
         "4:  leaq start_for_syscall(%rip), %rax\n"
         "5:  pushq %rdi\n"
@@ -316,10 +316,10 @@ __asm__(".text\n"
         "    .cfi_endproc\n"
         ".size syscall, .-syscall\n");
 
-static __attribute__((constructor)) void begins(void) {
+static __attribute__((constructor)) void on_load(void) {
     ENSURE_STARTED();
 }
 
-static __attribute__((destructor)) void ends(void) {
+static __attribute__((destructor)) void on_unload(void) {
     about_to_exit();
 }

@@ -5,12 +5,12 @@ HOOK int socket(int domain, int type, int protocol) {
     int fd = real.socket(domain, type, protocol);
     if (fd < 0 || !active) return fd;
     forget_stale(fd);
-    if ((domain == AF_INET || domain == AF_INET6) && (type & 0xf) == SOCK_DGRAM) aside(&datagram_sockets);
+    if ((domain == AF_INET || domain == AF_INET6) && (type & 0xf) == SOCK_DGRAM) count_aside(&datagram_sockets);
     return fd;
 }
 
 /* Builds the record of a connect attempt; false for other sockets. `to` is readable. */
-static bool attempted(int fd, const struct sockaddr *to, socklen_t length, struct record *record) {
+static bool describe_attempt(int fd, const struct sockaddr *to, socklen_t length, struct record *record) {
     if (LOAD(&sandboxed) || is_tcp(fd) < 0) return false;
     struct sockaddr_storage peer;
     memset(&peer, 0, sizeof peer);
@@ -23,16 +23,17 @@ static bool attempted(int fd, const struct sockaddr *to, socklen_t length, struc
  * not crash on it. The kernel copies the set before it rejects the operation as unknown. */
 static bool is_readable(const void *from, size_t bytes) {
     const char *last = (const char *)from + bytes - 8;
-    return RAW(SYS_rt_sigprocmask, -1, from, 0, 8, 0) == -EINVAL && RAW(SYS_rt_sigprocmask, -1, last, 0, 8, 0) == -EINVAL;
+    return RAW(SYS_rt_sigprocmask, -1, from, 0, 8, 0) == -EINVAL &&
+           RAW(SYS_rt_sigprocmask, -1, last, 0, 8, 0) == -EINVAL;
 }
 
-/* Follows and reports the attempt of `record`. `c` is the connection of `fd`. NULL: the table is full. */
+/* Follows and reports the attempt in `record`. `c` is the connection of `fd`. NULL: the table is full. */
 static struct connection *begin_attempt(int fd, struct connection *c, struct record *record, uint32_t flags) {
     uint32_t before = (uint32_t)fd < DESCRIPTORS ? LOAD(&descriptors[fd]) : UNKNOWN;
     if (c && LOAD(&c->flags) & FAILED && (LOAD(&c->number) ^ record->connection) << 8 == 0) {
         /* Another attempt on the same socket. */
         record->connection = LOAD(&c->number) + (1ull << 56);
-        occupy(c, record->connection, fd, flags);
+        init_connection(c, record->connection, fd, flags);
         c->connect_begin = record->begin;
         record->kind = KIND_OPENED;
         push(record);
@@ -49,7 +50,7 @@ static struct connection *begin_attempt(int fd, struct connection *c, struct rec
 
 /* Reports a blocking connect before it waits: otherwise the connection would be unknown until it returns, and too
  * few connections would count as concurrent. False if it starts no attempt; `c` is NULL if the table is full. */
-static bool told_ahead(int fd, const struct sockaddr *to, socklen_t length, struct connection **c) {
+static bool report_attempt_before_call(int fd, const struct sockaddr *to, socklen_t length, struct connection **c) {
     struct connection *before = known(fd);
     if (LOAD(&sandboxed) || !to || length < sizeof(struct sockaddr_in) || length > sizeof(struct sockaddr_storage) ||
         (before && !(LOAD(&before->flags) & FAILED)))
@@ -58,13 +59,13 @@ static bool told_ahead(int fd, const struct sockaddr *to, socklen_t length, stru
     if (flags < 0 || flags & O_NONBLOCK || !is_readable(to, length)) return false;
     if (to->sa_family != AF_INET && to->sa_family != AF_INET6) return false;
     struct sockaddr_storage peer;
-    socklen_t room = sizeof peer;
+    socklen_t size = sizeof peer;
     /* Already connected, and unknown so far. */
-    if (RAW(SYS_getpeername, fd, &peer, &room, 0, 0) == 0) return false;
+    if (RAW(SYS_getpeername, fd, &peer, &size, 0, 0) == 0) return false;
     struct record record = {0};
-    if (!attempted(fd, to, length, &record)) return false;
+    if (!describe_attempt(fd, to, length, &record)) return false;
     record.begin = ticks();
-    *c = begin_attempt(fd, before, &record, CONNECTING | NAMELESS);
+    *c = begin_attempt(fd, before, &record, CONNECTING | NO_LOCAL_ADDRESS);
     return true;
 }
 
@@ -73,20 +74,20 @@ static void withdraw(struct connection *c, int fd, uint64_t now) {
     struct record record = {.kind = KIND_CONNECT_FAILED, .flags = FLAG_WITHDRAWN, .connection = LOAD(&c->number)};
     record.begin = record.attempt.end = now;
     push(&record);
-    let_go(c, fd);
+    release_descriptor(c, fd);
 }
 
 /* The result of an attempt that was reported in advance. */
-static void came_back(struct connection *c, uint64_t number, int fd, uint64_t now, int error) {
-    /* Another thread has closed it meanwhile, or has used it successfully. */
+static void attempt_returned(struct connection *c, uint64_t number, int fd, uint64_t now, int error) {
+    /* Another thread has closed the connection meanwhile, or has used it successfully. */
     if (LOAD(&c->number) != number || !(LOAD(&c->flags) & CONNECTING)) return;
-    /* It continues: a handler interrupted it, or SO_SNDTIMEO. */
+    /* The attempt continues after an interruption by a handler, or after SO_SNDTIMEO. */
     if (error == EINTR || error == EINPROGRESS)
         c->in_progress_since = now;
     else if (is_misuse(error))
         withdraw(c, fd, now);
     else
-        settle(c, now, (uint16_t)error);
+        connect_ended(c, now, (uint16_t)error);
 }
 
 HOOK int connect(int fd, const struct sockaddr *to, socklen_t length) {
@@ -94,7 +95,7 @@ HOOK int connect(int fd, const struct sockaddr *to, socklen_t length) {
     if (!active) return real.connect(fd, to, length);
     int saved = errno;
     struct connection *c = NULL;
-    bool ahead = told_ahead(fd, to, length, &c);
+    bool ahead = report_attempt_before_call(fd, to, length, &c);
     uint64_t number = c ? LOAD(&c->number) : 0;
     errno = saved;
     uint64_t begin = ticks();
@@ -103,17 +104,17 @@ HOOK int connect(int fd, const struct sockaddr *to, socklen_t length) {
     int error = result < 0 ? saved : 0;
     uint64_t end = ticks();
     if (ahead) {
-        if (c) came_back(c, number, fd, end, error);
+        if (c) attempt_returned(c, number, fd, end, error);
         errno = saved;
         return result;
     }
     c = known(fd);
     if (c && LOAD(&c->flags) & CONNECTING) {
-        /* Called again: done, failed, or pending. */
+        /* A repeated connect: it has succeeded, failed, or is pending. */
         if (!error || error == EISCONN)
-            settle(c, end, 0);
+            connect_ended(c, end, 0);
         else if (error != EALREADY && error != EINPROGRESS && error != EINTR && !is_misuse(error))
-            settle(c, end, (uint16_t)error);
+            connect_ended(c, end, (uint16_t)error);
         errno = saved;
         return result;
     }
@@ -124,13 +125,13 @@ HOOK int connect(int fd, const struct sockaddr *to, socklen_t length) {
     if (to->sa_family != AF_INET && to->sa_family != AF_INET6) {
         /* AF_UNSPEC disconnects: what follows is another connection. */
         if (c && to->sa_family == AF_UNSPEC && !error) forget_stale(fd);
-    } else if (attempted(fd, to, length, &record)) {
+    } else if (describe_attempt(fd, to, length, &record)) {
         c = begin_attempt(fd, c, &record, 0);
         if (c && pending) {
             c->in_progress_since = end;
             SET_BITS(&c->flags, CONNECTING);
         } else if (c) {
-            settle(c, end, (uint16_t)error);
+            connect_ended(c, end, (uint16_t)error);
         }
     }
     errno = saved;
@@ -176,11 +177,11 @@ HOOK int getsockopt(int fd, int level, int option, void *restrict value, socklen
     if (!error && !LOAD(&sandboxed)) {
         /* Read too early, the value is 0 as well. */
         struct tcp_info info;
-        socklen_t room = sizeof info;
-        if (RAW(SYS_getsockopt, fd, IPPROTO_TCP, TCP_INFO, &info, &room) < 0 || info.tcpi_state == STATE_SYN_SENT)
+        socklen_t size = sizeof info;
+        if (RAW(SYS_getsockopt, fd, IPPROTO_TCP, TCP_INFO, &info, &size) < 0 || info.tcpi_state == STATE_SYN_SENT)
             return result;
     }
-    settle(c, now, (uint16_t)error);
+    connect_ended(c, now, (uint16_t)error);
     return result;
 }
 
@@ -199,9 +200,9 @@ HOOK int shutdown(int fd, int how) {
     return result;
 }
 
-static int close_plainly(int fd) { return real.close(fd); }
+static int close_through_libc(int fd) { return real.close(fd); }
 
-/* `next` closes it. */
+/* Reports the close of `fd`, which `next` closes. */
 static inline int close_by(int fd, int (*next)(int)) {
     ENSURE_STARTED();
     struct connection *c = known(fd);
@@ -209,40 +210,40 @@ static inline int close_by(int fd, int (*next)(int)) {
         if ((uint32_t)fd < DESCRIPTORS && LOAD(&descriptors[fd])) STORE(&descriptors[fd], UNKNOWN);
         return next(fd);
     }
-    if (!own_process()) return next(fd);
+    if (!is_own_process()) return next(fd);
     struct record record;
     bool last = about_to_close(c, fd, &record);
     /* Before the call: afterwards the number may be reused at any time, and the call may wait (SO_LINGER). */
-    if (let_go(c, fd) && last) push(&record);
+    if (release_descriptor(c, fd) && last) push(&record);
     return next(fd);
 }
 
-HOOK int close(int fd) { return close_by(fd, close_plainly); }
-/* Through syscall(3), which is no cancellation point: libuv closes all sockets of Node this way. */
+HOOK int close(int fd) { return close_by(fd, close_through_libc); }
+/* Through syscall(3), which is not a cancellation point: libuv closes all sockets of Node this way. */
 __attribute__((used)) static long close_by_syscall(int fd) { return close_by(fd, raw_close); }
 HOOK int __close(int) __attribute__((alias("close")));
 HOOK int __connect(int, const struct sockaddr *, socklen_t) __attribute__((alias("connect")));
 
-/* `made` is a duplicate of `from`. */
-static void doubled(int from, int made) {
-    if (!active || (uint32_t)from >= DESCRIPTORS || made < 0 || !own_process()) return;
+/* `created` is a duplicate of `from`. */
+static void duplicated(int from, int created) {
+    if (!active || (uint32_t)from >= DESCRIPTORS || created < 0 || !is_own_process()) return;
     struct connection *c = known(from);
-    forget_stale(made);
+    forget_stale(created);
     if (!c) return;
-    if ((uint32_t)made >= DESCRIPTORS) {
-        no_room();
+    if ((uint32_t)created >= DESCRIPTORS) {
+        count_unfollowed();
         return;
     }
     ADD(&c->references, 1);
-    saw_descriptor((uint32_t)made);
-    STORE_RELEASE(&descriptors[made], (uint32_t)(c - connections));
+    note_descriptor((uint32_t)created);
+    STORE_RELEASE(&descriptors[created], (uint32_t)(c - connections));
 }
 
 HOOK int dup(int fd) {
     ENSURE_STARTED();
-    int made = real.dup(fd);
-    if (made >= 0) doubled(fd, made);
-    return made;
+    int created = real.dup(fd);
+    if (created >= 0) duplicated(fd, created);
+    return created;
 }
 
 /* The call closes a connection of `onto`, unless it fails. */
@@ -250,14 +251,14 @@ HOOK int dup(int fd) {
     do { \
         ENSURE_STARTED(); \
         struct connection *c = fd != onto ? known(onto) : NULL; \
-        if (c && own_process() && (LOAD(&sandboxed) || RAW(SYS_fcntl, fd, F_GETFD, 0, 0, 0) >= 0)) { \
+        if (c && is_own_process() && (LOAD(&sandboxed) || RAW(SYS_fcntl, fd, F_GETFD, 0, 0, 0) >= 0)) { \
             struct record record; \
             bool last = about_to_close(c, onto, &record); \
-            if (let_go(c, onto) && last) push(&record); \
+            if (release_descriptor(c, onto) && last) push(&record); \
         } \
-        int made = call; \
-        if (made >= 0 && fd != onto) doubled(fd, made); \
-        return made; \
+        int created = call; \
+        if (created >= 0 && fd != onto) duplicated(fd, created); \
+        return created; \
     } while (0)
 
 HOOK int dup2(int fd, int onto) { DUP_ONTO(real.dup2(fd, onto)); }
@@ -273,7 +274,7 @@ HOOK int __dup2(int, int) __attribute__((alias("dup2")));
         ENSURE_STARTED(); \
         if (UNLIKELY(!real.name)) return (int)with_errno(RAW(SYS_fcntl, fd, command, argument, 0, 0)); \
         int result = real.name(fd, command, argument); \
-        if (UNLIKELY((command == F_DUPFD || command == F_DUPFD_CLOEXEC) && result >= 0)) doubled(fd, result); \
+        if (UNLIKELY((command == F_DUPFD || command == F_DUPFD_CLOEXEC) && result >= 0)) duplicated(fd, result); \
         return result; \
     }
 FCNTL(fcntl)
@@ -283,7 +284,7 @@ HOOK int __fcntl(int, int, ...) __attribute__((alias("fcntl")));
 /* Reports and forgets all descriptors from `first` to `last`, which are about to be closed. */
 static void close_all(uint32_t first, uint32_t last) {
     uint32_t end = LOAD(&descriptors_end);
-    if (!active || !own_process()) return;
+    if (!active || !is_own_process()) return;
     for (uint32_t fd = first; fd < end && fd <= last; fd++) {
         uint32_t at = LOAD(&descriptors[fd]);
         if (at == IGNORED) STORE(&descriptors[fd], UNKNOWN);
@@ -291,7 +292,7 @@ static void close_all(uint32_t first, uint32_t last) {
         struct connection *c = &connections[at];
         struct record record;
         bool is_last = about_to_close(c, (int)fd, &record);
-        if (let_go(c, (int)fd) && is_last) push(&record);
+        if (release_descriptor(c, (int)fd) && is_last) push(&record);
     }
 }
 
@@ -316,12 +317,13 @@ HOOK void closefrom(int first) {
 
 HOOK FILE *fdopen(int fd, const char *mode) {
     struct connection *c = followed(fd);
-    FILE *made = real.fdopen(fd, mode);
-    if (made && c) SET_BITS(&c->flags, STDIO);
-    return made;
+    FILE *created = real.fdopen(fd, mode);
+    if (created && c) SET_BITS(&c->flags, STDIO);
+    return created;
 }
 
-/* libc closes without a hook here. The buffer is flushed first, so that the kernel's counters include it. */
+/* libc closes the descriptor without calling a hook. The buffer is flushed first, so that the
+ * kernel's counters include it. */
 HOOK int fclose(FILE *stream) {
     ENSURE_STARTED();
     int saved = errno;
@@ -329,7 +331,7 @@ HOOK int fclose(FILE *stream) {
     int fd = stream ? fileno_unlocked(stream) : -1;
     errno = saved;
     struct connection *c = known(fd);
-    if (!c || !own_process()) {
+    if (!c || !is_own_process()) {
         if ((uint32_t)fd < DESCRIPTORS && !c && LOAD(&descriptors[fd])) STORE(&descriptors[fd], UNKNOWN);
         return real.fclose(stream);
     }
@@ -337,6 +339,6 @@ HOOK int fclose(FILE *stream) {
     errno = saved;
     struct record record;
     bool last = about_to_close(c, fd, &record);
-    if (let_go(c, fd) && last) push(&record);
+    if (release_descriptor(c, fd) && last) push(&record);
     return real.fclose(stream);
 }

@@ -1,42 +1,43 @@
 /* Calls that transfer bytes: each makes the real call, reads the clock before, and records the result. */
 #define HOOK __attribute__((visibility("default")))
 
-/* A call that receives or sends: `wanted` is false if it requests nothing, or transfers nothing by design. */
-#define TRANSFER(direction, fd, wanted, call) \
+/* A call that receives or sends: `transfers` is false if the call requests no bytes, or transfers none by design. */
+#define TRANSFER(direction, fd, transfers, call) \
     do { \
         struct connection *c = followed(fd); \
-        if (!c || !(wanted)) return call; \
+        if (!c || !(transfers)) return call; \
         uint64_t number = LOAD(&c->number), begin = ticks(); \
         ssize_t result = call; \
-        after(c, number, direction, begin, result); \
+        call_returned(c, number, direction, begin, result); \
         return result; \
     } while (0)
 
 /* Data peeked at, or notifications about sent bytes: no bytes are transferred. */
-#define MOVES(flags) (!((flags) & (MSG_PEEK | MSG_ERRQUEUE)))
+#define TRANSFERS_BYTES(flags) (!((flags) & (MSG_PEEK | MSG_ERRQUEUE)))
 
 HOOK ssize_t read(int fd, void *to, size_t n) { TRANSFER(RECEIVE, fd, n, real.read(fd, to, n)); }
-HOOK ssize_t __read_chk(int fd, void *to, size_t n, size_t room) {
-    TRANSFER(RECEIVE, fd, n, real.__read_chk(fd, to, n, room));
+HOOK ssize_t __read_chk(int fd, void *to, size_t n, size_t buffer_size) {
+    TRANSFER(RECEIVE, fd, n, real.__read_chk(fd, to, n, buffer_size));
 }
 HOOK ssize_t readv(int fd, const struct iovec *to, int n) { TRANSFER(RECEIVE, fd, n, real.readv(fd, to, n)); }
 HOOK ssize_t recv(int fd, void *to, size_t n, int flags) {
-    TRANSFER(RECEIVE, fd, n && MOVES(flags), real.recv(fd, to, n, flags));
+    TRANSFER(RECEIVE, fd, n && TRANSFERS_BYTES(flags), real.recv(fd, to, n, flags));
 }
-HOOK ssize_t __recv_chk(int fd, void *to, size_t n, size_t room, int flags) {
-    TRANSFER(RECEIVE, fd, n && MOVES(flags), real.__recv_chk(fd, to, n, room, flags));
+HOOK ssize_t __recv_chk(int fd, void *to, size_t n, size_t buffer_size, int flags) {
+    TRANSFER(RECEIVE, fd, n && TRANSFERS_BYTES(flags), real.__recv_chk(fd, to, n, buffer_size, flags));
 }
 HOOK ssize_t recvfrom(int fd, void *restrict to, size_t n, int flags, struct sockaddr *restrict from,
                       socklen_t *restrict length) {
-    TRANSFER(RECEIVE, fd, n && MOVES(flags), real.recvfrom(fd, to, n, flags, from, length));
+    TRANSFER(RECEIVE, fd, n && TRANSFERS_BYTES(flags), real.recvfrom(fd, to, n, flags, from, length));
 }
-HOOK ssize_t __recvfrom_chk(int fd, void *restrict to, size_t n, size_t room, int flags,
+HOOK ssize_t __recvfrom_chk(int fd, void *restrict to, size_t n, size_t buffer_size, int flags,
                             struct sockaddr *restrict from, socklen_t *restrict length) {
-    TRANSFER(RECEIVE, fd, n && MOVES(flags), real.__recvfrom_chk(fd, to, n, room, flags, from, length));
+    TRANSFER(RECEIVE, fd, n && TRANSFERS_BYTES(flags),
+             real.__recvfrom_chk(fd, to, n, buffer_size, flags, from, length));
 }
 
 /* Descriptors received over a Unix socket: earlier knowledge about their numbers is invalid. */
-static void came_over(const struct msghdr *message) {
+static void inspect_received_descriptors(const struct msghdr *message) {
     for (struct cmsghdr *part = CMSG_FIRSTHDR(message); part;
          part = CMSG_NXTHDR((struct msghdr *)(uintptr_t)message, part)) {
         if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
@@ -52,14 +53,15 @@ static void came_over(const struct msghdr *message) {
 
 HOOK ssize_t recvmsg(int fd, struct msghdr *message, int flags) {
     struct connection *c = followed(fd);
-    if (!c || !MOVES(flags)) {
+    if (!c || !TRANSFERS_BYTES(flags)) {
         ssize_t result = real.recvmsg(fd, message, flags);
-        if (result >= 0 && message->msg_control && message->msg_controllen) came_over(message);
+        if (result >= 0 && message->msg_control && message->msg_controllen) inspect_received_descriptors(message);
         return result;
     }
     uint64_t number = LOAD(&c->number), begin = ticks();
     ssize_t result = real.recvmsg(fd, message, flags);
-    if (result || (message->msg_iovlen && message->msg_iov[0].iov_len)) after(c, number, RECEIVE, begin, result);
+    if (result || (message->msg_iovlen && message->msg_iov[0].iov_len))
+        call_returned(c, number, RECEIVE, begin, result);
     return result;
 }
 
@@ -74,16 +76,16 @@ static void after_messages(struct connection *c, uint64_t number, enum direction
     } else if (result == 0) {
         return;
     }
-    after(c, number, direction, begin, bytes);
+    call_returned(c, number, direction, begin, bytes);
 }
 
 HOOK int recvmmsg(int fd, struct mmsghdr *messages, unsigned int n, int flags, struct timespec *timeout) {
     struct connection *c = followed(fd);
-    if (!c || !MOVES(flags)) {
+    if (!c || !TRANSFERS_BYTES(flags)) {
         int result = real.recvmmsg(fd, messages, n, flags, timeout);
         for (int i = 0; i < result; i++)
             if (messages[i].msg_hdr.msg_control && messages[i].msg_hdr.msg_controllen)
-                came_over(&messages[i].msg_hdr);
+                inspect_received_descriptors(&messages[i].msg_hdr);
         return result;
     }
     uint64_t number = LOAD(&c->number), begin = ticks();
@@ -101,7 +103,7 @@ HOOK ssize_t sendmsg(int fd, const struct msghdr *message, int flags) {
     TRANSFER(SEND, fd, true, real.sendmsg(fd, message, flags));
 }
 
-/* With MSG_FASTOPEN it also connects; the next call, or the end of this one, finds the connection. */
+/* With MSG_FASTOPEN the call also connects; the next call, or the end of this one, finds the connection. */
 HOOK ssize_t sendto(int fd, const void *from, size_t n, int flags, const struct sockaddr *to, socklen_t length) {
     struct connection *c = followed(fd);
     if (!c && !(active && to && flags & MSG_FASTOPEN)) return real.sendto(fd, from, n, flags, to, length);
@@ -114,7 +116,7 @@ HOOK ssize_t sendto(int fd, const void *from, size_t n, int flags, const struct 
         if (!c) return result;
         number = LOAD(&c->number);
     }
-    after(c, number, SEND, begin, result);
+    call_returned(c, number, SEND, begin, result);
     return result;
 }
 
@@ -126,7 +128,7 @@ HOOK ssize_t sendto(int fd, const void *from, size_t n, int flags, const struct 
         uint64_t number = LOAD(&c->number), begin = ticks(); \
         int result = call; \
         if (result >= 0 || (errno != EILSEQ && errno != EOVERFLOW && errno != ENOMEM)) \
-            after(c, number, SEND, begin, result); \
+            call_returned(c, number, SEND, begin, result); \
         return result; \
     } while (0)
 
@@ -182,7 +184,7 @@ HOOK ssize_t splice(int from, off64_t *from_offset, int to, off64_t *to_offset, 
     if (!c || !n) return real.splice(from, from_offset, to, to_offset, n, flags);
     uint64_t number = LOAD(&c->number), begin = ticks();
     ssize_t result = real.splice(from, from_offset, to, to_offset, n, flags);
-    after(c, number, source ? RECEIVE : SEND, begin, result);
+    call_returned(c, number, source ? RECEIVE : SEND, begin, result);
     return result;
 }
 

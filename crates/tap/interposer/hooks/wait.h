@@ -15,19 +15,19 @@ static inline void polled(uint64_t begin) {
     uint64_t end = ticks();
     thread->polled_ticks += end - begin;
     thread->polled_calls++;
-    if (UNLIKELY(end - thread->polled_told_at > piece_ticks)) tell_polled(thread, end);
+    if (UNLIKELY(end - thread->polled_reported_at > piece_ticks)) report_polled(thread, end);
 }
 
 HOOK int poll(struct pollfd *fds, nfds_t n, int timeout) { WAIT(real.poll(fds, n, timeout)); }
 HOOK int ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *signals) {
     WAIT(real.ppoll(fds, n, timeout, signals));
 }
-HOOK int __poll_chk(struct pollfd *fds, nfds_t n, int timeout, size_t room) {
-    WAIT(real.__poll_chk(fds, n, timeout, room));
+HOOK int __poll_chk(struct pollfd *fds, nfds_t n, int timeout, size_t buffer_size) {
+    WAIT(real.__poll_chk(fds, n, timeout, buffer_size));
 }
 HOOK int __ppoll_chk(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *signals,
-                     size_t room) {
-    WAIT(real.__ppoll_chk(fds, n, timeout, signals, room));
+                     size_t buffer_size) {
+    WAIT(real.__ppoll_chk(fds, n, timeout, signals, buffer_size));
 }
 HOOK int select(int n, fd_set *restrict reads, fd_set *restrict writes, fd_set *restrict others,
                 struct timeval *restrict timeout) {

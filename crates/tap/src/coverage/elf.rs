@@ -11,8 +11,8 @@ pub struct Elf {
     same_machine: bool,
     /// Path of the loader; absent: linked statically.
     loader: Option<String>,
-    go: bool,
-    /// Whether it is linked with liburing.
+    is_go: bool,
+    /// Whether the program is linked with liburing.
     uring: bool,
 }
 
@@ -22,13 +22,13 @@ const LOAD: u32 = 1;
 const DYNAMIC: u32 = 2;
 const INTERP: u32 = 3;
 const NOTE: u32 = 4;
-/// More program headers than any linker writes.
+/// Maximum program headers: more than any linker writes.
 const HEADERS_MAX: u16 = 256;
 /// Maximum bytes of a loader path or of notes.
 const PART_MAX: u64 = 4096;
 
 impl Elf {
-    /// Reads the file; `None` if it is no ELF file or broken.
+    /// Reads the file; `None` if it is not an ELF file, or is damaged.
     pub fn read(file: &File) -> Option<Elf> {
         let mut header = [0; 64];
         file.read_exact_at(&mut header, 0).ok()?;
@@ -37,7 +37,7 @@ impl Elf {
         }
         // Class 2: 64 bits; data 1: little-endian.
         let same_machine = header[4] == 2 && header[5] == 1 && number::<2>(&header, 18) == u64::from(MACHINE);
-        let mut elf = Elf { same_machine, loader: None, go: false, uring: false };
+        let mut elf = Elf { same_machine, loader: None, is_go: false, uring: false };
         if !same_machine {
             return Some(elf);
         }
@@ -66,19 +66,19 @@ impl Elf {
                 let path = part.split(|&byte| byte == 0).next().unwrap_or_default();
                 elf.loader = Some(String::from_utf8_lossy(path).into_owned());
             } else {
-                elf.go |= has_note_of(b"Go\0\0", &part);
+                elf.is_go |= has_note_of(b"Go\0\0", &part);
             }
         }
-        elf.uring = dynamic.is_some_and(|(at, length)| needs(file, at, length, &loaded, b"liburing.so"));
+        elf.uring = dynamic.is_some_and(|(at, length)| needs_library(file, at, length, &loaded, b"liburing.so"));
         Some(elf)
     }
 
-    /// Whether the Go linker made it.
-    pub fn is_go(&self) -> bool {
-        self.go
+    /// Whether the Go linker produced the program.
+    pub fn is_go_program(&self) -> bool {
+        self.is_go
     }
 
-    /// Whether it is linked with liburing, whose calls go past libc.
+    /// Whether the program is linked with liburing, whose calls bypass libc.
     pub fn has_uring(&self) -> bool {
         self.uring
     }
@@ -89,7 +89,7 @@ impl Elf {
             return Some(Unseen::OtherMachine);
         }
         match &self.loader {
-            None if self.go => Some(Unseen::Go),
+            None if self.is_go => Some(Unseen::Go),
             None => Some(Unseen::Static),
             Some(loader) if !loader.contains("ld-linux") => Some(Unseen::OtherLibc(loader.clone())),
             Some(_) => None,
@@ -104,7 +104,7 @@ fn number<const N: usize>(bytes: &[u8], at: usize) -> u64 {
 
 /// Whether the dynamic section (`length` bytes at `at`) needs a library whose name has this prefix. `loaded`:
 /// position in the file, address and length of each loaded segment.
-fn needs(file: &File, at: u64, length: u64, loaded: &[[u64; 3]], name: &[u8]) -> bool {
+fn needs_library(file: &File, at: u64, length: u64, loaded: &[[u64; 3]], name: &[u8]) -> bool {
     let mut section = vec![0; length.min(PART_MAX) as usize / 16 * 16];
     if file.read_exact_at(&mut section, at).is_err() {
         return false;
@@ -128,8 +128,8 @@ const STRTAB: u64 = 5;
 fn has_note_of(name: &[u8], mut notes: &[u8]) -> bool {
     while notes.len() >= 12 {
         let (name_length, length) = (number::<4>(notes, 0) as usize, number::<4>(notes, 4) as usize);
-        let Some(own) = notes.get(12..12_usize.saturating_add(name_length)) else { return false };
-        if own == name {
+        let Some(note_name) = notes.get(12..12_usize.saturating_add(name_length)) else { return false };
+        if note_name == name {
             return true;
         }
         let next = name_length.next_multiple_of(4).checked_add(length.next_multiple_of(4));
@@ -154,7 +154,7 @@ mod tests {
     }
 
     /// Builds a file with segments of these kinds and contents.
-    fn made(machine: u16, segments: &[(u32, &[u8])]) -> Vec<u8> {
+    fn elf_file(machine: u16, segments: &[(u32, &[u8])]) -> Vec<u8> {
         let mut file = vec![0; 64 + segments.len() * 56];
         file[..6].copy_from_slice(b"\x7fELF\x02\x01");
         file[18..20].copy_from_slice(&machine.to_le_bytes());
@@ -175,19 +175,21 @@ mod tests {
     const GNU: &[u8] = b"\x04\0\0\0\x02\0\0\0\x01\0\0\0GNU\0ab\0\0";
 
     #[test]
-    fn elf_reader_finds_that_a_program_is_linked_with_liburing() {
+    fn a_program_linked_with_liburing_is_recognized_by_its_file() {
         // One loaded segment contains everything: strings at address 1000, 936 bytes after the start of the file.
         let mut file = vec![0; 64 + 2 * 56];
         file[..6].copy_from_slice(b"\x7fELF\x02\x01");
         file[18] = MACHINE as u8;
         (file[32], file[54], file[56]) = (64, 56, 2);
-        let mut put = |at: usize, number: u64| file[at..at + 8].copy_from_slice(&number.to_le_bytes());
+        let mut write_word = |at: usize, number: u64| file[at..at + 8].copy_from_slice(&number.to_le_bytes());
         let loaded = [(64, u64::from(LOAD)), (64 + 16, 64), (64 + 32, 4096)];
         let dynamic = [(120, u64::from(DYNAMIC)), (120 + 8, 200), (120 + 32, 64)];
-        loaded.into_iter().chain(dynamic).for_each(|(at, number)| put(at, number));
+        loaded.into_iter().chain(dynamic).for_each(|(at, number)| write_word(at, number));
         file.resize(1200, 0);
-        let mut put = |at: usize, number: u64| file[at..at + 8].copy_from_slice(&number.to_le_bytes());
-        [(200, NEEDED), (208, 9), (216, STRTAB), (224, 1000)].into_iter().for_each(|(at, number)| put(at, number));
+        let mut write_word = |at: usize, number: u64| file[at..at + 8].copy_from_slice(&number.to_le_bytes());
+        [(200, NEEDED), (208, 9), (216, STRTAB), (224, 1000)]
+            .into_iter()
+            .for_each(|(at, number)| write_word(at, number));
         assert!(!read(&file).unwrap().has_uring());
         file[936 + 9..936 + 22].copy_from_slice(b"liburing.so.2");
         assert!(read(&file).unwrap().has_uring());
@@ -196,23 +198,26 @@ mod tests {
     }
 
     #[test]
-    fn elf_reader_tells_which_programs_load_the_library() {
+    fn the_elf_file_shows_whether_a_program_loads_the_library() {
         let why = |file: Vec<u8>| read(&file).unwrap().unseen();
-        assert_eq!(why(made(MACHINE, &[(INTERP, b"/lib64/ld-linux-x86-64.so.2\0"), (NOTE, GNU)])), None);
-        assert_eq!(why(made(MACHINE, &[(NOTE, GNU)])), Some(Unseen::Static));
-        assert_eq!(why(made(MACHINE, &[(NOTE, &[GNU, GO].concat())])), Some(Unseen::Go));
-        let musl = why(made(MACHINE, &[(INTERP, b"/lib/ld-musl-x86_64.so.1\0")]));
+        assert_eq!(why(elf_file(MACHINE, &[(INTERP, b"/lib64/ld-linux-x86-64.so.2\0"), (NOTE, GNU)])), None);
+        assert_eq!(why(elf_file(MACHINE, &[(NOTE, GNU)])), Some(Unseen::Static));
+        assert_eq!(why(elf_file(MACHINE, &[(NOTE, &[GNU, GO].concat())])), Some(Unseen::Go));
+        let musl = why(elf_file(MACHINE, &[(INTERP, b"/lib/ld-musl-x86_64.so.1\0")]));
         assert_eq!(musl, Some(Unseen::OtherLibc("/lib/ld-musl-x86_64.so.1".to_owned())));
-        assert_eq!(why(made(3, &[])), Some(Unseen::OtherMachine));
+        assert_eq!(why(elf_file(3, &[])), Some(Unseen::OtherMachine));
         assert_eq!(read(b"#!/bin/sh"), None);
-        assert_eq!(read(&made(MACHINE, &[(INTERP, b"x")])[..100]), None);
+        assert_eq!(read(&elf_file(MACHINE, &[(INTERP, b"x")])[..100]), None);
     }
 
     proptest! {
         #[test]
-        fn elf_reader_survives_broken_files(mut bytes in prop::collection::vec(any::<u8>(), 0..400), elf in any::<bool>()) {
+        fn damaged_elf_files_are_read_without_a_panic(
+            mut bytes in prop::collection::vec(any::<u8>(), 0..400),
+            elf in any::<bool>(),
+        ) {
             if elf && bytes.len() > 64 {
-                let whole = made(MACHINE, &[(NOTE, GO)]);
+                let whole = elf_file(MACHINE, &[(NOTE, GO)]);
                 bytes[..60].copy_from_slice(&whole[..60]);
             }
             let _ = read(&bytes).and_then(|elf| elf.unseen());

@@ -17,7 +17,7 @@ use std::io::ErrorKind;
 
 use sys::accounting::ProcessStat;
 
-use super::{Process, Unseen, process, reason_beside, runs};
+use super::{Process, Unseen, process, reason_for_ring, runs};
 use crate::event::Owner;
 
 /// The processes that map one of the ring files.
@@ -26,15 +26,15 @@ pub struct RingProcesses {
     /// Inodes of the files.
     inodes: BTreeSet<u64>,
     /// The PID namespace of this process and its /proc; 0: unknown.
-    own_space: u32,
+    local_space: u32,
     /// Whether this /proc shows every process of the machine.
     sees_all: bool,
-    found: HashMap<Owner, MappedProcess>,
+    mapped: HashMap<Owner, MappedProcess>,
     /// Namespaces with a process seen here: they are below this one, so all their processes are visible.
-    below: HashSet<u32>,
-    looks: u64,
+    child_spaces: HashSet<u32>,
+    scans: u64,
     /// Results of this scan, once needed.
-    strangers: Option<ForeignProcesses>,
+    foreign_processes: Option<ForeignProcesses>,
 }
 
 /// A process that maps the ring.
@@ -49,9 +49,9 @@ struct MappedProcess {
 
 /// Result of a scan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Departed {
+pub struct ScanResult {
     /// Processes that no longer map the ring.
-    pub gone: BTreeSet<Owner>,
+    pub ended: BTreeSet<Owner>,
     /// Processes never seen here: they have ended, live in an invisible PID namespace, or could not read their
     /// number.
     pub out_of_sight: BTreeSet<Owner>,
@@ -66,142 +66,160 @@ const INITIAL_NAMESPACE: u32 = 0xefff_fffc;
 const START_CHECK_INTERVAL: u64 = 8;
 
 impl RingProcesses {
-    /// Knows no ring yet: see [`RingProcesses::of`].
-    #[allow(clippy::new_without_default, reason = "it looks at the machine")]
+    /// A state without ring files: see [`RingProcesses::set_inodes`].
+    #[allow(clippy::new_without_default, reason = "it reads the machine's state")]
     pub fn new() -> RingProcesses {
-        let own_space = space_of("self").unwrap_or(0);
-        // With hidepid an ordinary user sees only own processes.
-        let sees_all = own_space == INITIAL_NAMESPACE && fs::read("/proc/1/stat").is_ok();
-        let (found, below) = (HashMap::new(), HashSet::new());
-        RingProcesses { inodes: BTreeSet::new(), own_space, sees_all, found, below, looks: 0, strangers: None }
+        let local_space = space_of("self").unwrap_or(0);
+        // With the mount option hidepid an ordinary user sees only that user's processes.
+        let sees_all = local_space == INITIAL_NAMESPACE && fs::read("/proc/1/stat").is_ok();
+        let (mapped, child_spaces) = (HashMap::new(), HashSet::new());
+        RingProcesses {
+            inodes: BTreeSet::new(),
+            local_space,
+            sees_all,
+            mapped,
+            child_spaces,
+            scans: 0,
+            foreign_processes: None,
+        }
     }
 
     /// Sets the inodes of the ring files.
-    pub fn of(&mut self, inodes: impl IntoIterator<Item = u64>) {
+    pub fn set_inodes(&mut self, inodes: impl IntoIterator<Item = u64>) {
         let inodes = inodes.into_iter().collect();
         if self.inodes != inodes {
             self.inodes = inodes;
-            self.found.clear();
+            self.mapped.clear();
         }
     }
 
     /// Whether a process that writes to the ring of `user`, a file with this inode, may be the process that it claims
     /// to be. A living process must belong to that user or map the file (it or its parent has changed the user). An
     /// ended process passes, unless it claims a PID namespace that does not exist.
-    pub fn vouch(&mut self, owner: Owner, user: u32, inode: u64) -> bool {
+    pub fn is_plausible_writer(&mut self, owner: Owner, user: u32, inode: u64) -> bool {
         if owner.pid == 0 {
             return true;
         }
-        let here = self.here(owner).into_iter();
-        let elsewhere = if owner.space == self.own_space || owner.space == 0 {
+        let local = self.local_pid(owner).into_iter();
+        let foreign = if owner.space == self.local_space || owner.space == 0 {
             Vec::new()
         } else {
-            let strangers = self.strangers.get_or_insert_with(|| processes_in_other_namespaces(self.own_space));
-            let is_known = |strangers: &ForeignProcesses| strangers.keys().any(|other| other.space == owner.space);
-            if !is_known(strangers) {
+            let foreign_processes =
+                self.foreign_processes.get_or_insert_with(|| processes_in_other_namespaces(self.local_space));
+            let is_known =
+                |foreign_processes: &ForeignProcesses| foreign_processes.keys().any(|other| other.space == owner.space);
+            if !is_known(foreign_processes) {
                 return !self.sees_all;
             }
-            alike(strangers, owner)
+            candidates(foreign_processes, owner)
         };
-        let alive: Vec<i32> = here.chain(elsewhere).filter(|pid| is_process(*pid)).collect();
-        alive.is_empty() || alive.iter().any(|pid| is_of(*pid, user) || has(*pid, inode))
+        let alive: Vec<i32> = local.chain(foreign).filter(|pid| is_process(*pid)).collect();
+        alive.is_empty() || alive.iter().any(|pid| has_user(*pid, user) || maps_file(*pid, inode))
     }
 
     /// Makes the next query about other namespaces scan again.
     pub fn forget_foreign_processes(&mut self) {
-        self.strangers = None;
+        self.foreign_processes = None;
     }
 
     /// Which of `owners` no longer map the ring. Each must have reported something before this call.
-    pub fn look(&mut self, owners: &BTreeSet<Owner>) -> Departed {
-        self.looks += 1;
-        self.found.retain(|owner, _| owners.contains(owner));
-        self.below.retain(|space| owners.iter().any(|owner| owner.space == *space));
-        let mut departed = Departed::default();
-        let mut strangers = None;
+    pub fn scan(&mut self, owners: &BTreeSet<Owner>) -> ScanResult {
+        self.scans += 1;
+        self.mapped.retain(|owner, _| owners.contains(owner));
+        self.child_spaces.retain(|space| owners.iter().any(|owner| owner.space == *space));
+        let mut scanned = ScanResult::default();
+        let mut foreign_processes = None;
         for owner in owners {
-            if self.found.get(owner).is_some_and(|found| self.still_has(found)) {
+            if self.mapped.get(owner).is_some_and(|mapped| self.still_maps(mapped)) {
                 continue;
             }
-            self.found.remove(owner);
+            self.mapped.remove(owner);
             if owner.pid == 0 {
-                departed.out_of_sight.insert(*owner);
+                scanned.out_of_sight.insert(*owner);
                 continue;
             }
-            let mut holds = self.here(*owner).and_then(|pid| self.holds(pid));
-            if holds.is_none() && owner.space != self.own_space {
-                let strangers = strangers.get_or_insert_with(|| processes_in_other_namespaces(self.own_space));
-                let seen = strangers.keys().map(|stranger| stranger.space).filter(|space| *space != 0);
-                self.below.extend(seen.filter(|space| *space == owner.space));
-                holds = alike(strangers, *owner).into_iter().find_map(|pid| self.holds(pid));
+            let mut mapping = self.local_pid(*owner).and_then(|pid| self.mapping_of(pid));
+            if mapping.is_none() && owner.space != self.local_space {
+                let foreign_processes =
+                    foreign_processes.get_or_insert_with(|| processes_in_other_namespaces(self.local_space));
+                let seen = foreign_processes.keys().map(|other| other.space).filter(|space| *space != 0);
+                self.child_spaces.extend(seen.filter(|space| *space == owner.space));
+                mapping = candidates(foreign_processes, *owner).into_iter().find_map(|pid| self.mapping_of(pid));
             }
-            match holds {
-                Some(found) => drop(self.found.insert(*owner, found)),
-                None if owner.space == self.own_space || self.sees_all || self.below.contains(&owner.space) => {
-                    departed.gone.insert(*owner);
+            match mapping {
+                Some(mapped) => drop(self.mapped.insert(*owner, mapped)),
+                None if owner.space == self.local_space
+                    || self.sees_all
+                    || self.child_spaces.contains(&owner.space) =>
+                {
+                    scanned.ended.insert(*owner);
                 }
-                None => drop(departed.out_of_sight.insert(*owner)),
+                None => drop(scanned.out_of_sight.insert(*owner)),
             }
         }
-        self.strangers = strangers;
-        departed
+        self.foreign_processes = foreign_processes;
+        scanned
     }
 
     /// The process number in this namespace, if the last scan found it.
     pub fn process(&self, owner: Owner) -> Option<Process> {
-        process(self.found.get(&owner)?.pid)
+        process(self.mapped.get(&owner)?.pid)
     }
 
     /// Looks for a process that its parent started and that has not reported: the process, if it exists, and why it
     /// is not recorded; no reason if it maps the ring after all.
     pub fn unseen(&mut self, owner: Owner) -> Option<(Process, Option<Unseen>)> {
-        let here = self.here(owner).into_iter();
-        let elsewhere = if owner.space == self.own_space {
+        let local = self.local_pid(owner).into_iter();
+        let foreign = if owner.space == self.local_space {
             Vec::new()
         } else {
-            alike(self.strangers.get_or_insert_with(|| processes_in_other_namespaces(self.own_space)), owner)
+            candidates(
+                self.foreign_processes.get_or_insert_with(|| processes_in_other_namespaces(self.local_space)),
+                owner,
+            )
         };
-        let process = here.chain(elsewhere).find_map(process)?;
-        let why = reason_beside(&process, &|line| self.is_ring(&String::from_utf8_lossy(line)));
+        let process = local.chain(foreign).find_map(process)?;
+        let why = reason_for_ring(&process, &|line| self.is_ring(&String::from_utf8_lossy(line)));
         Some((process, why))
     }
 
     /// The number of a process that may be in this namespace.
-    fn here(&self, owner: Owner) -> Option<i32> {
-        let may_be = owner.space == self.own_space || owner.space == 0;
+    fn local_pid(&self, owner: Owner) -> Option<i32> {
+        let may_be = owner.space == self.local_space || owner.space == 0;
         if may_be { i32::try_from(owner.pid).ok() } else { None }
     }
 
-    fn still_has(&self, found: &MappedProcess) -> bool {
-        let is_same = || ProcessStat::read(found.pid).is_some_and(|stat| stat.start_ticks == found.started_ticks);
-        match &found.range {
+    fn still_maps(&self, mapped: &MappedProcess) -> bool {
+        let is_same = || ProcessStat::read(mapped.pid).is_some_and(|stat| stat.start_ticks == mapped.started_ticks);
+        match &mapped.range {
             Some(range) => {
-                let is_mapped = fs::symlink_metadata(format!("/proc/{}/map_files/{range}", found.pid)).is_ok();
-                // Spread over several scans.
-                let is_due = (self.looks + found.started_ticks).is_multiple_of(START_CHECK_INTERVAL);
+                let is_mapped = fs::symlink_metadata(format!("/proc/{}/map_files/{range}", mapped.pid)).is_ok();
+                // The checks of start times are spread over several scans.
+                let is_due = (self.scans + mapped.started_ticks).is_multiple_of(START_CHECK_INTERVAL);
                 is_mapped && (!is_due || is_same())
             }
-            None => ProcessStat::read(found.pid)
-                .is_some_and(|stat| stat.start_ticks == found.started_ticks && (runs(&stat) || has_threads(found.pid))),
+            None => ProcessStat::read(mapped.pid).is_some_and(|stat| {
+                stat.start_ticks == mapped.started_ticks && (runs(&stat) || has_threads(mapped.pid))
+            }),
         }
     }
 
     /// Whether a process maps the ring. A process that may not be inspected counts as mapping it while it exists.
-    fn holds(&self, pid: i32) -> Option<MappedProcess> {
+    fn mapping_of(&self, pid: i32) -> Option<MappedProcess> {
         let stat = ProcessStat::read(pid).filter(|_| is_process(pid))?;
-        let found = |range| Some(MappedProcess { pid, started_ticks: stat.start_ticks, range });
+        let mapped = |range| Some(MappedProcess { pid, started_ticks: stat.start_ticks, range });
         let may_have = match fs::read(format!("/proc/{pid}/maps")) {
             Ok(maps) if !maps.is_empty() => {
                 let text = String::from_utf8_lossy(&maps);
                 let line = text.lines().find(|line| self.is_ring(line))?;
-                return found(line.split(' ').next().map(str::to_owned));
+                return mapped(line.split(' ').next().map(str::to_owned));
             }
             Err(error) if error.kind() == ErrorKind::PermissionDenied => runs(&stat) || has_threads(pid),
             // The first thread has ended. If other threads live they map the ring, which the kernel does not show
             // here.
             _ => has_threads(pid),
         };
-        if may_have { found(None) } else { None }
+        if may_have { mapped(None) } else { None }
     }
 
     /// Whether a line of /proc/PID/maps (range, permissions, offset, device, inode, path) is of this ring. The device
@@ -222,14 +240,14 @@ fn is_ring_name(line: &str) -> bool {
 }
 
 /// Whether `user` is one of the process's users: real, effective, saved or file system.
-fn is_of(pid: i32, user: u32) -> bool {
+fn has_user(pid: i32, user: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let users = status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap_or_default();
     users.split_ascii_whitespace().any(|word| word.parse() == Ok(user))
 }
 
 /// Whether a process maps the file with this inode.
-fn has(pid: i32, inode: u64) -> bool {
+fn maps_file(pid: i32, inode: u64) -> bool {
     let maps = fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
     let text = String::from_utf8_lossy(&maps);
     let inode = inode.to_string();
@@ -237,30 +255,30 @@ fn has(pid: i32, inode: u64) -> bool {
 }
 
 /// Reads /proc for processes in other PID namespaces.
-fn processes_in_other_namespaces(own_space: u32) -> ForeignProcesses {
-    let mut strangers = ForeignProcesses::new();
+fn processes_in_other_namespaces(local_space: u32) -> ForeignProcesses {
+    let mut foreign_processes = ForeignProcesses::new();
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     for pid in entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok()) {
         // 0: this process may not read it.
         let space = space_of(&pid.to_string()).unwrap_or(0);
-        if space == own_space && space != 0 {
+        if space == local_space && space != 0 {
             continue;
         }
         if let Some(inner) = inner_pid(pid) {
-            strangers.entry(Owner { space, pid: inner }).or_default().push(pid);
+            foreign_processes.entry(Owner { space, pid: inner }).or_default().push(pid);
         }
     }
-    strangers
+    foreign_processes
 }
 
 /// Processes that may be `owner`: an unknown namespace, on either side, matches any.
-fn alike(strangers: &ForeignProcesses, owner: Owner) -> Vec<i32> {
+fn candidates(foreign_processes: &ForeignProcesses, owner: Owner) -> Vec<i32> {
     if owner.space == 0 {
-        let alike = strangers.iter().filter(|(other, _)| other.pid == owner.pid);
-        return alike.flat_map(|(_, pids)| pids.iter().copied()).collect();
+        let candidates = foreign_processes.iter().filter(|(other, _)| other.pid == owner.pid);
+        return candidates.flat_map(|(_, pids)| pids.iter().copied()).collect();
     }
-    let of = |space| strangers.get(&Owner { space, ..owner }).into_iter().flatten().copied();
-    of(owner.space).chain(of(0)).collect()
+    let of_space = |space| foreign_processes.get(&Owner { space, ..owner }).into_iter().flatten().copied();
+    of_space(owner.space).chain(of_space(0)).collect()
 }
 
 /// The number of a process's PID namespace.
@@ -276,7 +294,7 @@ fn inner_pid(pid: i32) -> Option<u32> {
     numbers.skip(1).last()?.parse().ok()
 }
 
-/// Threads have files in /proc, too.
+/// Whether `pid` is a process: threads have files in /proc, too.
 fn is_process(pid: i32) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     status.lines().find_map(|line| line.strip_prefix("Tgid:")).is_some_and(|group| group.trim().parse() == Ok(pid))
@@ -296,12 +314,12 @@ mod tests {
     fn a_line_of_proc_maps_is_matched_to_a_ring_by_inode_and_name() {
         let ring_processes = RingProcesses {
             inodes: BTreeSet::from([77]),
-            own_space: 1,
+            local_space: 1,
             sees_all: true,
-            found: HashMap::new(),
-            below: HashSet::new(),
-            looks: 0,
-            strangers: None,
+            mapped: HashMap::new(),
+            child_spaces: HashSet::new(),
+            scans: 0,
+            foreign_processes: None,
         };
         let line = |inode: u64, path: &str| format!("7f00-7f10 rw-s 00000000 00:1a {inode}        {path}");
         assert!(ring_processes.is_ring(&line(77, "/run/yamabiko-tap/ring")));
@@ -311,7 +329,7 @@ mod tests {
             !ring_processes.is_ring(&line(77, "/run/yamabiko-tap/ring.new"))
                 && !ring_processes.is_ring(&line(77, "/spring"))
         );
-        assert!(!ring_processes.is_ring(&line(77, "/run/yamabiko-tap/ring (deleted)")), "one that was replaced");
+        assert!(!ring_processes.is_ring(&line(77, "/run/yamabiko-tap/ring (deleted)")), "a replaced ring file");
         assert!(!ring_processes.is_ring(&line(77, "/usr/lib/libc.so.6")) && !ring_processes.is_ring(""));
     }
 
@@ -322,40 +340,46 @@ mod tests {
         fs::write(&path, [0; 4096]).unwrap();
         let mut ring_processes = RingProcesses::new();
         let inode = fs::metadata(&path).unwrap().ino();
-        ring_processes.of([inode]);
-        let own = Owner { space: space_of("self").unwrap(), pid: std::process::id() };
-        let gone = Owner { pid: u32::MAX >> 1, ..own };
-        let elsewhere = Owner { space: 3, pid: 7 };
-        let all = BTreeSet::from([own, gone, elsewhere]);
+        ring_processes.set_inodes([inode]);
+        let this_process = Owner { space: space_of("self").unwrap(), pid: std::process::id() };
+        let ended = Owner { pid: u32::MAX >> 1, ..this_process };
+        let foreign = Owner { space: 3, pid: 7 };
+        let all = BTreeSet::from([this_process, ended, foreign]);
         let sees_all = ring_processes.sees_all;
-        let of_others = |departed: &Departed| {
-            let set = if sees_all { &departed.gone } else { &departed.out_of_sight };
-            set.contains(&elsewhere)
+        let of_others = |scanned: &ScanResult| {
+            let set = if sees_all { &scanned.ended } else { &scanned.out_of_sight };
+            set.contains(&foreign)
         };
-        let departed = ring_processes.look(&all);
-        assert!(departed.gone.contains(&own) && departed.gone.contains(&gone) && of_others(&departed));
+        let scanned = ring_processes.scan(&all);
+        assert!(scanned.ended.contains(&this_process) && scanned.ended.contains(&ended) && of_others(&scanned));
         let file = fs::File::options().read(true).write(true).open(&path).unwrap();
         let mapped = crate::rings::map_for_test(&file);
         for _ in 0..20 {
-            let departed = ring_processes.look(&all);
-            assert!(!departed.gone.contains(&own) && departed.gone.contains(&gone) && of_others(&departed));
+            let scanned = ring_processes.scan(&all);
+            assert!(!scanned.ended.contains(&this_process) && scanned.ended.contains(&ended) && of_others(&scanned));
         }
-        assert_eq!(ring_processes.process(own).unwrap().pid, std::process::id().cast_signed());
-        assert_eq!(ring_processes.unseen(own).unwrap().1, None, "no library here, and the ring all the same");
-        assert_eq!(ring_processes.unseen(gone), None);
+        assert_eq!(ring_processes.process(this_process).unwrap().pid, std::process::id().cast_signed());
+        assert_eq!(
+            ring_processes.unseen(this_process).unwrap().1,
+            None,
+            "a process that maps the ring is recorded, even without the library"
+        );
+        assert_eq!(ring_processes.unseen(ended), None);
         let user = nix::unistd::geteuid().as_raw();
         assert!(
-            ring_processes.vouch(own, user, inode) && ring_processes.vouch(own, user + 1, inode),
-            "it has the file"
+            ring_processes.is_plausible_writer(this_process, user, inode)
+                && ring_processes.is_plausible_writer(this_process, user + 1, inode),
+            "a process that maps the file may write for another user"
         );
-        assert!(ring_processes.vouch(gone, user + 1, inode), "whoever it was is nobody now");
+        assert!(ring_processes.is_plausible_writer(ended, user + 1, inode), "an ended process passes");
         drop(mapped);
         assert!(
-            ring_processes.vouch(own, user, inode) && !ring_processes.vouch(own, user + 1, inode),
-            "it is another's process"
+            ring_processes.is_plausible_writer(this_process, user, inode)
+                && !ring_processes.is_plausible_writer(this_process, user + 1, inode),
+            "a process of another user without the mapping is rejected"
         );
-        assert_eq!(ring_processes.vouch(Owner { space: 3, pid: 7 }, user, inode), !sees_all);
-        assert!(ring_processes.look(&all).gone.contains(&own));
-        assert!(ring_processes.process(own).is_none());
+        assert_eq!(ring_processes.is_plausible_writer(Owner { space: 3, pid: 7 }, user, inode), !sees_all);
+        assert!(ring_processes.scan(&all).ended.contains(&this_process));
+        assert!(ring_processes.process(this_process).is_none());
     }
 }

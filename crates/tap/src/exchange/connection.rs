@@ -1,4 +1,4 @@
-//! One connection, and the exchange under way on it.
+//! One connection, and its exchange in flight.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::rings::INDEX_SHIFT;
 /// An open connection, as far as known.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Connection {
-    /// Its number in the run.
+    /// Number of the connection within the run, from 0.
     pub(super) number: u64,
     /// The index of the rings of the user whose program reported it first.
     pub(super) index: u32,
@@ -21,14 +21,15 @@ pub(super) struct Connection {
     pub(super) holders: Vec<u32>,
     /// When its last known holder closed it, or was found to have left it, if an unreported forked child may hold it.
     pub(super) lingering: Option<Timestamp>,
-    /// Whether it counts as concurrent; maintained by its owner.
+    /// Whether the connection counts as concurrent; the owner of this struct maintains it.
     pub(super) counted: bool,
-    /// Its program inherited it, no recorded program had it before, and it may stay unused: then it has no row.
+    /// Whether the program inherited the connection, and no recorded program had it before. Without any use such a
+    /// connection has no row.
     pub(super) is_bystander: bool,
     role: Role,
     /// Common fields of all its rows; lookup and connect time until the first row took them.
     base: TapExchange,
-    made: bool,
+    is_established: bool,
     /// The current exchange, or the last.
     current: Option<TapExchange>,
     /// Number of exchanges.
@@ -51,15 +52,15 @@ pub(super) struct Connection {
     vanished: Option<Timestamp>,
 }
 
-/// Why the last exchange of a connection is the last.
+/// How a connection ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     /// close was called at this time.
     Closed(Timestamp),
-    /// Its program ended normally at this time, and with it the connection.
+    /// The program ended normally at this time, and the connection with it.
     Left(Timestamp),
-    /// Its program was found to have ended at this time.
-    Gone(Timestamp),
+    /// The end of the program was detected at this time.
+    ProcessEnded(Timestamp),
     /// The run ended.
     RunEnded,
 }
@@ -76,7 +77,7 @@ impl Connection {
             is_bystander: false,
             role,
             base,
-            made: role != Role::Connected,
+            is_established: role != Role::Connected,
             current: None,
             count: 0,
             sent: 0,
@@ -102,48 +103,49 @@ impl Connection {
         new
     }
 
-    /// `image` uses it.
+    /// Notes that `image` uses the connection.
     pub(super) fn used_by(&mut self, image: u32) {
         self.user = image;
     }
 
-    /// `image` has closed it; others may hold it.
+    /// Notes that `image` has closed the connection; others may still hold it.
     pub(super) fn closed_by(&mut self, image: u32, at: Timestamp) {
         self.closer = Some((image, at));
     }
 
-    /// The time of its last known activity.
-    pub(super) fn heard_at(&self) -> Timestamp {
-        let moments = |row: &TapExchange| [Some(row.opened_at), row.sent_last_at, row.received_last_at];
-        let told = [self.peer_ended, self.closer.map(|(_, at)| at), self.leaving.iter().map(|(_, at)| *at).max()];
-        let rows = [Some(&self.base), self.current.as_ref()].into_iter().flatten().flat_map(moments);
-        rows.chain(told).flatten().max().unwrap_or_default()
+    /// Time of the last known activity of the connection.
+    pub(super) fn last_activity_at(&self) -> Timestamp {
+        let times_of = |row: &TapExchange| [Some(row.opened_at), row.sent_last_at, row.received_last_at];
+        let reported = [self.peer_ended, self.closer.map(|(_, at)| at), self.leaving.iter().map(|(_, at)| *at).max()];
+        let rows = [Some(&self.base), self.current.as_ref()].into_iter().flatten().flat_map(times_of);
+        rows.chain(reported).flatten().max().unwrap_or_default()
     }
 
-    /// Whether an image holds it that has not reported leaving. True between a close and the detection that it was
-    /// the last.
+    /// Whether an image that has not reported leaving holds the connection. True between a close and the detection that
+    /// it was the last.
     pub(super) fn is_in_process(&self) -> bool {
-        self.lingering.is_none() && (self.holders.is_empty() || !self.holders.iter().all(|image| self.has_left(*image)))
+        self.lingering.is_none()
+            && (self.holders.is_empty() || !self.holders.iter().all(|image| self.has_reported_leaving(*image)))
     }
 
-    /// Which end this is.
+    /// Whether the program is the client or the server of this connection.
     pub(super) fn side(&self) -> TapSide {
         self.base.side
     }
 
     /// Whether an exchange is in flight.
     pub(super) fn is_in_flight(&self) -> bool {
-        self.current.as_ref().is_some_and(|row| row.error.is_none() && asked(row) && !answered(row))
+        self.current.as_ref().is_some_and(|row| row.error.is_none() && has_request(row) && !has_response(row))
     }
 
     pub(super) fn connected(&mut self, attempt: &Attempt) {
-        self.made = true;
-        self.own_end(attempt);
+        self.is_established = true;
+        self.set_local_address(attempt);
         self.base.setup_ns = Some(attempt.end.as_nanos().saturating_sub(attempt.begin.as_nanos()));
     }
 
-    /// A connect reported without a local address has one by now.
-    fn own_end(&mut self, attempt: &Attempt) {
+    /// Sets the local address, which was unknown when the connect was reported.
+    fn set_local_address(&mut self, attempt: &Attempt) {
         if attempt.local.is_some() {
             self.base.local = attempt.local;
             // Another thread started the exchange before this one's connect returned.
@@ -154,8 +156,8 @@ impl Connection {
     }
 
     /// The row of a failed connect.
-    pub(super) fn not_made(mut self, attempt: &Attempt, done: &mut Vec<TapExchange>) {
-        self.own_end(attempt);
+    pub(super) fn connect_failed(mut self, attempt: &Attempt, done: &mut Vec<TapExchange>) {
+        self.set_local_address(attempt);
         let row = self.take_base();
         done.push(TapExchange {
             last: true,
@@ -169,33 +171,33 @@ impl Connection {
 
     pub(super) fn sent(&mut self, run: &Run, done: &mut Vec<TapExchange>) {
         self.sent = self.sent.saturating_add(run.bytes);
-        self.moved(TapSide::Client, run, done);
+        self.transferred(TapSide::Client, run, done);
     }
 
     pub(super) fn received(&mut self, run: &Run, done: &mut Vec<TapExchange>) {
         self.received = self.received.saturating_add(run.bytes);
-        self.moved(TapSide::Server, run, done);
+        self.transferred(TapSide::Server, run, done);
         if run.ended {
             self.peer_ended.get_or_insert(run.end);
         }
     }
 
-    /// `asker`: the side for which a run of this direction is a request.
-    fn moved(&mut self, asker: TapSide, run: &Run, done: &mut Vec<TapExchange>) {
-        let is_request = self.base.side == asker;
+    /// Adds a run of calls. `client_side`: the side for which a run of this direction is a request.
+    fn transferred(&mut self, client_side: TapSide, run: &Run, done: &mut Vec<TapExchange>) {
+        let is_request = self.base.side == client_side;
         if run.bytes == 0 && run.error == 0 {
-            // The other end's close, which is no data.
+            // The other end closed its direction: a run without data.
             if let Some(row) = &mut self.current {
                 add_cost(row, run);
             }
             return;
         }
         // Bytes were transferred, or an error implies a connection.
-        self.made = true;
+        self.is_established = true;
         if is_request {
-            if self.current.as_ref().is_some_and(|row| answered(row) || row.outcome == TapOutcome::Greeting) {
+            if self.current.as_ref().is_some_and(|row| has_response(row) || row.outcome == TapOutcome::Greeting) {
                 if run.bytes == 0 && self.base.side == TapSide::Server {
-                    // The client side failed between two requests: that belongs to no exchange.
+                    // The client side failed between two requests: the error belongs to no exchange.
                     self.error = Some(run.error);
                     return;
                 }
@@ -215,21 +217,21 @@ impl Connection {
             }
             self.begin(TapOutcome::Greeting);
         }
-        let row = self.current.as_mut().expect("one was begun");
+        let row = self.current.as_mut().expect("an exchange was started above");
         add_cost(row, run);
         if run.bytes > 0 {
-            let (first, last, bytes) = match asker {
+            let (first, last, bytes) = match client_side {
                 TapSide::Client => (&mut row.sent_first_at, &mut row.sent_last_at, &mut row.sent_bytes),
                 TapSide::Server => (&mut row.received_first_at, &mut row.received_last_at, &mut row.received_bytes),
             };
             // Sent data begins with a call, received data with a return.
-            first.get_or_insert(if asker == TapSide::Client { run.begin } else { run.first });
+            first.get_or_insert(if client_side == TapSide::Client { run.begin } else { run.first });
             *last = Some(run.end.max(last.unwrap_or(run.end)));
             *bytes = bytes.saturating_add(run.bytes);
         }
         if run.error != 0 && row.error.is_none() {
             row.error = Some(TapError::Errno(run.error));
-            if run.bytes == 0 && asker == TapSide::Client && row.sent_first_at.is_none() {
+            if run.bytes == 0 && client_side == TapSide::Client && row.sent_first_at.is_none() {
                 // A request of which nothing could be sent counts as attempted.
                 (row.sent_first_at, row.sent_last_at) = (Some(run.begin), Some(run.end));
             }
@@ -253,7 +255,7 @@ impl Connection {
         }
     }
 
-    pub(super) fn left(&mut self, image: u32, closed: &Closed) {
+    pub(super) fn leave_reported(&mut self, image: u32, closed: &Closed) {
         self.counted(closed);
         self.leaving.retain(|(other, _)| *other != image);
         self.leaving.push((image, closed.begin));
@@ -273,59 +275,59 @@ impl Connection {
         all.shared |= new.shared;
     }
 
-    /// The last holder called close.
+    /// Finishes the connection: the last holder called close.
     pub(super) fn closed(self, at: Timestamp, done: &mut Vec<TapExchange>) {
         self.finish(End::Closed(at), done);
     }
 
-    /// `image` has ended; others may hold it.
-    pub(super) fn gone(&mut self, image: u32, at: Timestamp) {
+    /// Notes that `image` has ended; others may still hold the connection.
+    pub(super) fn image_ended(&mut self, image: u32, at: Timestamp) {
         self.holders.retain(|holder| *holder != image);
-        if self.user == image && !self.has_left(image) {
+        if self.user == image && !self.has_reported_leaving(image) {
             self.vanished = Some(at);
         }
     }
 
-    /// The last holder has ended.
+    /// Finishes the connection: the process of the last holder has ended.
     pub(super) fn abandoned(self, image: u32, at: Timestamp, done: &mut Vec<TapExchange>) {
-        let told = match self.closer {
+        let reported = match self.closer {
             // A leaving image reports its time, and an inheriting child that never used it reports nothing: the
             // connection is over when the last image released it, which is not always the one detected last.
-            _ if self.has_left(image) => self.last_word(),
-            Some((closer, _)) if closer == self.user && image != closer => self.last_word(),
+            _ if self.has_reported_leaving(image) => self.last_reported_end(),
+            Some((closer, _)) if closer == self.user && image != closer => self.last_reported_end(),
             _ => None,
         };
-        self.finish(told.unwrap_or(End::Gone(at)), done);
+        self.finish(reported.unwrap_or(End::ProcessEnded(at)), done);
     }
 
-    fn has_left(&self, image: u32) -> bool {
+    fn has_reported_leaving(&self, image: u32) -> bool {
         self.leaving.iter().any(|(other, _)| *other == image)
     }
 
     /// The latest reported close or leave, or a later unreported end of its user.
-    fn last_word(&self) -> Option<End> {
-        let left = self.leaving.iter().map(|(_, at)| *at).max();
-        let closed = self.closer.map(|(_, at)| at);
-        if self.vanished > left.max(closed) {
-            self.vanished.map(End::Gone)
-        } else if closed >= left {
-            closed.map(End::Closed)
+    fn last_reported_end(&self) -> Option<End> {
+        let last_leave = self.leaving.iter().map(|(_, at)| *at).max();
+        let last_close = self.closer.map(|(_, at)| at);
+        if self.vanished > last_leave.max(last_close) {
+            self.vanished.map(End::ProcessEnded)
+        } else if last_close >= last_leave {
+            last_close.map(End::Closed)
         } else {
-            left.map(End::Left)
+            last_leave.map(End::Left)
         }
     }
 
-    /// Whether unreported processes may hold it.
+    /// Whether processes that have not reported may hold the connection.
     pub(super) fn may_be_shared(&self) -> bool {
         self.caveats.shared
     }
 
-    /// No more events follow: it was closed or left, or it is open at the end of the run.
-    pub(super) fn over(self, done: &mut Vec<TapExchange>) {
+    /// Finishes the connection without a close event: it was closed or left, or is open at the end of the run.
+    pub(super) fn end_without_close(self, done: &mut Vec<TapExchange>) {
         let end = match self.lingering {
             None => End::RunEnded,
             // Inherited over exec, with no further report.
-            Some(at) => self.last_word().unwrap_or(End::Gone(at)),
+            Some(at) => self.last_reported_end().unwrap_or(End::ProcessEnded(at)),
         };
         self.finish(end, done);
     }
@@ -341,7 +343,7 @@ impl Connection {
         row.last = true;
         row.connection_bytes = Some(self.sent.saturating_add(self.received));
         row.closed_at = match end {
-            End::Closed(at) | End::Left(at) | End::Gone(at) => Some(at),
+            End::Closed(at) | End::Left(at) | End::ProcessEnded(at) => Some(at),
             End::RunEnded => None,
         };
         row.retransmits = self.tcp_counts.map(|tcp_counts| tcp_counts.retransmits.into());
@@ -350,10 +352,10 @@ impl Connection {
     }
 
     fn without_exchange(&mut self, end: End) -> TapExchange {
-        let made = self.made;
+        let is_established = self.is_established;
         let error = self.error;
         let row = self.take_base();
-        let (outcome, error) = match (made, end, error) {
+        let (outcome, error) = match (is_established, end, error) {
             (_, _, Some(number)) if row.side == TapSide::Client => (TapOutcome::Failed, Some(TapError::Errno(number))),
             (true, ..) => (TapOutcome::Unused, None),
             (false, End::Closed(_), _) => (TapOutcome::Failed, Some(TapError::GivenUp)),
@@ -369,14 +371,14 @@ impl Connection {
         let (outcome, error) = match (row.error, end) {
             (Some(_), _) if self.is_farewell(&row, end) => (TapOutcome::Farewell, None),
             (Some(error), _) => (TapOutcome::Failed, Some(error)),
-            (None, End::Closed(_) | End::Left(_)) if answered(&row) => (TapOutcome::Succeeded, None),
+            (None, End::Closed(_) | End::Left(_)) if has_response(&row) => (TapOutcome::Succeeded, None),
             (None, _) if self.is_farewell(&row, end) => (TapOutcome::Farewell, None),
-            (None, End::Left(_) | End::Gone(_) | End::RunEnded) => (TapOutcome::Cut, None),
+            (None, End::Left(_) | End::ProcessEnded(_) | End::RunEnded) => (TapOutcome::Cut, None),
             (None, End::Closed(_)) => {
-                // At a client the other end responds, at a server this one.
+                // At a client the peer responds; at a server this program responds.
                 let peer_ended_first = self.peer_ended.is_some();
-                let asked_end_closed = peer_ended_first == (row.side == TapSide::Client);
-                let error = if asked_end_closed { TapError::NoResponse } else { TapError::GivenUp };
+                let responder_closed_first = peer_ended_first == (row.side == TapSide::Client);
+                let error = if responder_closed_first { TapError::NoResponse } else { TapError::GivenUp };
                 (TapOutcome::Failed, Some(error))
             }
         };
@@ -387,18 +389,19 @@ impl Connection {
     /// unanswered first request is a failure.
     fn is_farewell(&self, row: &TapExchange, end: End) -> bool {
         let (End::Closed(closed) | End::Left(closed)) = end else { return false };
-        if answered(row) || row.exchange.unwrap_or(0) == 0 {
+        if has_response(row) || row.exchange.unwrap_or(0) == 0 {
             return false;
         }
-        let (said_first, said_last, left) = match row.side {
+        let (data_first, data_last, closed_at) = match row.side {
             TapSide::Client => (row.sent_first_at, row.sent_last_at, closed),
             TapSide::Server => (row.received_first_at, row.received_last_at, self.peer_ended.unwrap_or(closed)),
         };
         // No response can come from an end that has closed its direction.
-        let after_the_end =
-            row.side == TapSide::Client && self.peer_ended.zip(said_first).is_some_and(|(ended, said)| said >= ended);
-        let at_once = row.error.is_none() && said_last.is_some_and(|said| left.since(said) < FAREWELL_WAIT_MAX);
-        after_the_end || at_once
+        let is_after_peer_end = row.side == TapSide::Client
+            && self.peer_ended.zip(data_first).is_some_and(|(peer_end, sent)| sent >= peer_end);
+        let closes_without_waiting =
+            row.error.is_none() && data_last.is_some_and(|sent| closed_at.since(sent) < FAREWELL_WAIT_MAX);
+        is_after_peer_end || closes_without_waiting
     }
 
     /// Bytes that TCP counted beyond those of the hooks; `None` if they cannot be compared.
@@ -429,8 +432,8 @@ fn add_cost(row: &mut TapExchange, run: &Run) {
     row.blocked_ns = row.blocked_ns.saturating_add(saturating_nanos(run.blocked.saturating_add(run.waited)));
 }
 
-/// Whether there was a request.
-fn asked(row: &TapExchange) -> bool {
+/// Whether a request has begun.
+fn has_request(row: &TapExchange) -> bool {
     match row.side {
         TapSide::Client => row.sent_first_at.is_some(),
         TapSide::Server => row.received_first_at.is_some(),
@@ -438,13 +441,13 @@ fn asked(row: &TapExchange) -> bool {
 }
 
 /// Whether the response has begun.
-fn answered(row: &TapExchange) -> bool {
+fn has_response(row: &TapExchange) -> bool {
     match row.side {
         TapSide::Client => row.received_bytes > 0,
         TapSide::Server => row.sent_bytes > 0,
     }
 }
 
-/// An end that closes sooner than this after its last data did not wait for a response: no program's timeout is so
-/// short.
+/// A client that closes sooner than this after its last data did not wait for a response: no program has so short a
+/// timeout.
 const FAREWELL_WAIT_MAX: Duration = Duration::from_millis(10);

@@ -15,12 +15,12 @@ pub(super) struct Image {
     pub(super) pid: u32,
     #[serde(with = "schema::tap_exchange::shared_text")]
     pub(super) program: Option<Arc<str>>,
-    /// Connections whose descriptors it holds.
+    /// Connections of which the image holds a descriptor.
     pub(super) held: HashSet<u64>,
     /// Lookups without a connect so far: thread, duration.
     pub(super) lookups: VecDeque<(u32, u64)>,
     /// Connections that it recently closed or left, which an unreported child may share.
-    pub(super) let_go: VecDeque<ReleasedConnection>,
+    pub(super) released: VecDeque<ReleasedConnection>,
     /// Last loss of its records.
     pub(super) lost_at: Option<Timestamp>,
 }
@@ -41,32 +41,32 @@ impl Image {
             program: None,
             held: HashSet::new(),
             lookups: VecDeque::new(),
-            let_go: VecDeque::new(),
+            released: VecDeque::new(),
             lost_at: None,
         }
     }
 
     /// A lookup of thread `tid` has ended.
-    pub(super) fn looked_up(&mut self, tid: u32, lookup_ns: u64) {
+    pub(super) fn lookup_ended(&mut self, tid: u32, lookup_ns: u64) {
         if self.lookups.len() == LOOKUPS_MAX {
             self.lookups.pop_front();
         }
         self.lookups.push_back((tid, lookup_ns));
     }
 
-    /// Remembers a closed connection while it lingers: a child that reports later finds it over.
-    pub(super) fn let_go(&mut self, closed: &Closed) {
-        let gone = ReleasedConnection { key: closed.connection, at: closed.begin, forks: closed.forks };
-        if gone.forks[0] == gone.forks[1] {
+    /// Stores a closed connection while it lingers, for a child that reports later and has inherited it.
+    pub(super) fn note_release(&mut self, closed: &Closed) {
+        let closed_connection = ReleasedConnection { key: closed.connection, at: closed.begin, forks: closed.forks };
+        if closed_connection.forks[0] == closed_connection.forks[1] {
             return;
         }
-        while self.let_go.front().is_some_and(|first| gone.at.since(first.at) >= LINGER_TIME) {
-            self.let_go.pop_front();
+        while self.released.front().is_some_and(|first| closed_connection.at.since(first.at) >= LINGER_TIME) {
+            self.released.pop_front();
         }
-        if self.let_go.len() == RELEASED_MAX {
-            self.let_go.pop_front();
+        if self.released.len() == RELEASED_MAX {
+            self.released.pop_front();
         }
-        self.let_go.push_back(gone);
+        self.released.push_back(closed_connection);
     }
 
     /// Takes the lookup for a connect of thread `tid`: the thread's own last one, otherwise the process's, as a
@@ -80,7 +80,7 @@ impl Image {
     }
 }
 
-/// Closes of a second, even if the program's times are invalid.
+/// Maximum stored closed connections: those of one second, even if the program's times are invalid.
 const RELEASED_MAX: usize = 16_384;
-/// Limits the memory of a program that looks names up and never connects.
+/// Maximum stored lookups of an image, for a program that looks names up and never connects.
 const LOOKUPS_MAX: usize = 64;

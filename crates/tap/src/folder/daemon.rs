@@ -1,17 +1,17 @@
-//! The folder of a tap daemon: library and ring at fixed names, for programs that the tap does not start.
+//! The folder of a tap daemon: library and ring under fixed names, for programs that the tap does not start.
 //!
 //! ```text
 //!   /run/yamabiko-tap/            0711, the agent's user        programs:  LD_PRELOAD=FOLDER/libyamabiko_tap.so
 //!     libyamabiko_tap.so          0755, replaced by rename                 YAMABIKO_TAP=FOLDER
 //!     ring                        0600, the agent's user's, replaced by rename
 //!     ring.USER                   0600, that user's, created on request
-//!     ask                         the socket for that
+//!     ask                         the socket for requests
 //!     users                       0600, the index of each user's ring
-//!     agent.lock                  0600, held by the one agent
+//!     agent.lock                  0600, locked by the running agent
 //! ```
 //!
 //! Its path is public, so another user could create it first: the folder and its path must belong to this user (or
-//! root), and nobody else may write there. Nothing in it is opened through a symbolic link. Stricter permissions than
+//! root), and no other user may write there. Nothing in it is opened through a symbolic link. Stricter permissions than
 //! above are kept.
 
 use std::ffi::{OsStr, OsString};
@@ -37,7 +37,7 @@ const NAME: &str = "yamabiko-tap";
 /// Locations for root: on a tmpfs mounted by its unit; in /run, if not mounted noexec as on Debian; and on the disk.
 /// Never a directory where every user can create it first.
 const ROOTS: [&str; 3] = ["/run/yamabiko", "/run", FALLBACK_ROOT];
-/// This one is created if it does not exist.
+/// The last of [`ROOTS`], created if it does not exist.
 const FALLBACK_ROOT: &str = "/var/lib/yamabiko";
 
 /// A locked daemon folder. It stays when this is dropped, for running programs.
@@ -50,12 +50,12 @@ pub struct DaemonFolder {
 }
 
 impl DaemonFolder {
-    /// Creates or takes over the folder, and writes the library into it if another one or none is there. Programs
-    /// with the old library keep it.
+    /// Creates or adopts the folder, and writes the library into it if it is missing or of another version. Programs
+    /// that mapped the old library still use it.
     ///
     /// # Errors
-    /// Another agent uses it ([`Error::Taken`]); it is not safe ([`Error::Unsafe`]); programs could not load a
-    /// library from there; the disk is full.
+    /// Another agent uses the folder ([`Error::InUse`]); the folder is not safe ([`Error::Unsafe`]); programs could not
+    /// load a library from there; the disk is full.
     pub fn open(path: &Path) -> Result<DaemonFolder> {
         if LIBRARY.is_empty() {
             return Err(Error::Unsupported);
@@ -64,8 +64,8 @@ impl DaemonFolder {
             // If it cannot be created, the next call fails.
             let _ = DirBuilder::new().mode(0o711).create(FALLBACK_ROOT);
         }
-        let path = safe_place(path)?;
-        let made = match DirBuilder::new().mode(0o711).create(&path) {
+        let path = trusted_path(path)?;
+        let created = match DirBuilder::new().mode(0o711).create(&path) {
             Ok(()) => true,
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => false,
             Err(error) => return Err(Error::file("create", &path)(error)),
@@ -82,8 +82,8 @@ impl DaemonFolder {
         if metadata.uid() != geteuid().as_raw() {
             return Err(refused(&path, format!("it belongs to user {}, not to this user", metadata.uid())));
         }
-        if made {
-            // Whatever the umask.
+        if created {
+            // The mode does not depend on the umask.
             change_mode(&dir, 0o711, &path)?;
         } else if metadata.mode() & 0o022 != 0 {
             let why =
@@ -120,7 +120,7 @@ impl DaemonFolder {
     /// The daemon folder for programs of this user: this user's own folder, otherwise root's.
     ///
     /// # Errors
-    /// There is none: no agent has run since boot.
+    /// No such folder exists: no agent has run since boot.
     pub fn find() -> Result<PathBuf> {
         let mut all = vec![DaemonFolder::default_path()];
         all.extend(ROOTS.iter().map(|parent| Path::new(parent).join(NAME)));
@@ -132,21 +132,21 @@ impl DaemonFolder {
     /// need not run: records wait in the ring.
     ///
     /// # Errors
-    /// There is no ring or no library: no agent has run. Another user can replace the library ([`Error::Unsafe`]).
+    /// The ring or the library is missing: no agent has run. Another user can replace the library ([`Error::Unsafe`]).
     pub fn environment_of(path: &Path, preload: Option<&OsStr>) -> Result<[(&'static str, OsString); 2]> {
         let path = std::path::absolute(path).map_err(Error::file("find", path))?;
         if !path.join(RING_NAME).exists() || !path.join(LIBRARY_NAME).exists() {
             return Err(Error::NoAgent { path });
         }
-        let safe = trust::check(&path, Leaf::Own).map_err(|why| refused(&path, why))?;
-        let library = trust::check(&path.join(LIBRARY_NAME), Leaf::Own).map_err(|why| refused(&path, why))?;
+        let safe = trust::check(&path, Leaf::Private).map_err(|why| refused(&path, why))?;
+        let library = trust::check(&path.join(LIBRARY_NAME), Leaf::Private).map_err(|why| refused(&path, why))?;
         if library.parent() != Some(&safe) {
             return Err(refused(&path, format!("{LIBRARY_NAME} in it is a symbolic link")));
         }
         Ok(environment_in(&safe, preload))
     }
 
-    /// Where it is.
+    /// Path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -179,8 +179,8 @@ impl DaemonFolder {
         let file = openat(&self.dir, name.as_str(), flags, Mode::empty());
         let file = File::from(file.map_err(|errno| Error::file("open", &path)(errno.into()))?);
         let metadata = file.metadata().map_err(Error::file("look at", &path))?;
-        let is_his = metadata.is_file() && metadata.uid() == user && metadata.nlink() == 1;
-        if is_his { Ok(file) } else { Err(refused(&path, "it is not a file of that user".to_owned())) }
+        let belongs_to_user = metadata.is_file() && metadata.uid() == user && metadata.nlink() == 1;
+        if belongs_to_user { Ok(file) } else { Err(refused(&path, "it is not a file of that user".to_owned())) }
     }
 
     /// Removes the rings of other users, which belonged to a ring that is recreated.
@@ -228,8 +228,8 @@ impl DaemonFolder {
             Err(errno) => return Err(Error::file("open", &path)(errno.into())),
         };
         let metadata = file.metadata().map_err(Error::file("look at", &path))?;
-        let is_ours = metadata.is_file() && metadata.uid() == geteuid().as_raw() && metadata.nlink() == 1;
-        Ok(is_ours.then_some(file))
+        let is_own_file = metadata.is_file() && metadata.uid() == geteuid().as_raw() && metadata.nlink() == 1;
+        Ok(is_own_file.then_some(file))
     }
 
     /// Creates a private file. A leftover of a killed agent is removed.
@@ -267,7 +267,7 @@ fn change_mode(file: &File, mode: u32, path: &Path) -> Result<()> {
 }
 
 /// The path with symbolic links resolved except in its last part, if no other user can replace it.
-fn safe_place(path: &Path) -> Result<PathBuf> {
+fn trusted_path(path: &Path) -> Result<PathBuf> {
     let path = std::path::absolute(path).map_err(Error::file("find", path))?;
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(refused(&path, "it cannot hold a directory".to_owned()));
@@ -298,7 +298,7 @@ fn lock(dir: &File, path: &Path) -> Result<FileLock> {
         Err((file, TryLockError::WouldBlock)) => {
             let mut text = String::new();
             let _ = file.take(20).read_to_string(&mut text);
-            return Err(Error::Taken { path: path.to_owned(), pid: text.trim().parse().ok() });
+            return Err(Error::InUse { path: path.to_owned(), pid: text.trim().parse().ok() });
         }
         Err((_, TryLockError::Error(error))) => return Err(Error::file("lock", &name)(error)),
     };

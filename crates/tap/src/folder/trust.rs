@@ -3,7 +3,7 @@
 //! ```text
 //!   /              root's, 0755      each component is opened below the one before it, links are not followed, and the
 //!   /dev/shm       root's, 1777      owner and permissions are read from the descriptor
-//!   /dev/shm/X     must be ours: in a sticky folder only its owner can rename or replace it
+//!   /dev/shm/X     must be this user's: in a sticky folder only its owner can rename or replace it
 //! ```
 
 use std::fs::{self, File};
@@ -21,7 +21,7 @@ pub(super) enum Leaf {
     /// A folder in which others may create files, but not change those of other users (/dev/shm, /tmp).
     Shared,
     /// A folder or file that only its owner can write.
-    Own,
+    Private,
 }
 
 /// The path with symbolic links resolved, if only root and this user control it; root trusts root only. Otherwise the
@@ -94,8 +94,8 @@ mod tests {
         fs::create_dir(&folder).unwrap();
         let file = folder.join("library.so");
         fs::write(&file, "").unwrap();
-        let why = |path: &Path| check(path, Leaf::Own).unwrap_err();
-        assert_eq!(check(&file, Leaf::Own).unwrap(), fs::canonicalize(&file).unwrap());
+        let why = |path: &Path| check(path, Leaf::Private).unwrap_err();
+        assert_eq!(check(&file, Leaf::Private).unwrap(), fs::canonicalize(&file).unwrap());
         set(&file, 0o666);
         assert!(why(&file).contains("other users may write to"), "{}", why(&file));
         set(&file, 0o644);
@@ -103,9 +103,9 @@ mod tests {
             set(&folder, mode);
             assert!(why(&file).contains("other users may write to"), "{mode:o}");
         }
-        // As /dev/shm: only this user can rename or replace its files there.
+        // A sticky folder, as /dev/shm: only this user can rename or replace its files there.
         set(&folder, 0o1777);
-        assert!(check(&file, Leaf::Own).is_ok() && check(&folder, Leaf::Shared).is_ok());
+        assert!(check(&file, Leaf::Private).is_ok() && check(&folder, Leaf::Shared).is_ok());
         assert!(why(&folder).contains("other users may write to"));
         if geteuid().is_root() {
             std::os::unix::fs::chown(&file, Some(65_534), None).unwrap();
@@ -115,7 +115,7 @@ mod tests {
         }
         let link = parent.path().join("link");
         symlink("/usr", &link).unwrap();
-        assert_eq!(check(&link, Leaf::Own).unwrap(), Path::new("/usr"), "the place itself is what is used");
-        assert!(check(&parent.path().join("none"), Leaf::Own).is_err());
+        assert_eq!(check(&link, Leaf::Private).unwrap(), Path::new("/usr"), "the returned path has no symbolic link");
+        assert!(check(&parent.path().join("none"), Leaf::Private).is_err());
     }
 }

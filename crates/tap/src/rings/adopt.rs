@@ -19,12 +19,12 @@ use crate::folder::DaemonFolder;
 /// How the rings were obtained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Adoption {
-    /// There were none; they were created.
+    /// No rings existed; new rings were created.
     Nothing,
     /// Existing rings were adopted.
     Adopted,
-    /// They were recreated: the old ones were of another boot, version or capacity, or invalid. Programs with the old
-    /// ones keep them, unread.
+    /// The rings were recreated: the existing ones were of another boot, version or capacity, or invalid. Programs that
+    /// have mapped the old rings still write to them, unread.
     Replaced,
 }
 
@@ -34,7 +34,7 @@ impl Rings {
     /// other users get rings on request.
     ///
     /// # Errors
-    /// They can be neither adopted nor created: no space, or the boot identifier is unreadable.
+    /// The rings can be neither adopted nor created: no space, or the boot identifier is unreadable.
     ///
     /// # Panics
     /// As [`Rings::create`].
@@ -51,15 +51,15 @@ impl Rings {
             let known = before.filter(|before| ring_of(&file).is_some_and(|ring| ring == before.ring()));
             let ticks = known.map_or_else(|| Ticks::start(clock), |known| Ticks::resume(clock, known.pairs()));
             let users = Users::read(folder.path());
-            let own = geteuid().as_raw();
-            let first = users.index.get(&own).copied().unwrap_or(FIRST);
-            if let Ok((area, set)) = RingFile::taken_over(file, &folder.ring(), first, own, ticks.kind())
+            let tap_user = geteuid().as_raw();
+            let first = users.index.get(&tap_user).copied().unwrap_or(FIRST);
+            if let Ok((ring_file, set)) = RingFile::adopt(file, &folder.ring(), first, tap_user, ticks.kind())
                 && set.boot == boot
                 && set.shape == capacity.shape()
             {
                 // The header's field of filters is written by users.
-                let mut rings = Rings::of(area, Set { is_standing: true, ..set }, ticks);
-                rings.go_on(folder, users, known)?;
+                let mut rings = Rings::of(ring_file, Set { is_daemon: true, ..set }, ticks);
+                rings.resume(folder, users, known)?;
                 return Ok((rings, Adoption::Adopted));
             }
         }
@@ -68,7 +68,7 @@ impl Rings {
         let mut rings = Rings::fill(file, &folder.ring(), clock, capacity, Some(boot))?;
         Users::first().write(folder.path())?;
         folder.install_ring()?;
-        rings.askers = Some(RingServer::start(folder.path(), rings.set(), Users::first(), Policy::Everybody)?);
+        rings.ring_server = Some(RingServer::start(folder.path(), rings.set(), Users::first(), Policy::AllPrograms)?);
         rings.folder = Some(folder.path().to_owned());
         Ok((rings, if is_there { Adoption::Replaced } else { Adoption::Nothing }))
     }
@@ -80,30 +80,31 @@ impl Rings {
 
     /// Adopts the files of other users, sets the readers to the previous positions, and gives writers the memory
     /// reserved so far.
-    fn go_on(&mut self, folder: &DaemonFolder, mut users: Users, before: Option<&ReaderState>) -> Result<()> {
+    fn resume(&mut self, folder: &DaemonFolder, mut users: Users, before: Option<&ReaderState>) -> Result<()> {
         let set = self.set();
-        let own = geteuid().as_raw();
+        let tap_user = geteuid().as_raw();
         let others: Vec<(u32, u32)> =
-            users.index.iter().filter(|(user, _)| **user != own).map(|(user, index)| (*user, *index)).collect();
+            users.index.iter().filter(|(user, _)| **user != tap_user).map(|(user, index)| (*user, *index)).collect();
         for (user, index) in others {
             let path = path_of(folder.path(), user);
             // An invalid file is recreated on request.
             match folder.users_ring_file(user).and_then(|file| RingFile::of_set(file, &path, &set, index, user)) {
-                Ok(area) => drop(self.areas.insert(index, area)),
+                Ok(ring_file) => drop(self.ring_files.insert(index, ring_file)),
                 Err(_) => drop((users.index.remove(&user), std::fs::remove_file(&path))),
             }
         }
         let nothing = ReaderState::default();
-        for area in self.areas.values_mut() {
-            area.go_on(before.unwrap_or(&nothing), before.is_some());
+        for ring_file in self.ring_files.values_mut() {
+            ring_file.resume(before.unwrap_or(&nothing), before.is_some());
         }
-        let told = self.unclaimed_told();
-        let written = before.map_or(0, ReaderState::unclaimed_told);
-        if let Some(area) = self.areas.values_mut().next() {
-            let unclaimed = area.memory.word(header::UNCLAIMED).load(Ordering::Relaxed);
-            area.unclaimed_told = area.unclaimed_told.saturating_add(written.saturating_sub(told)).min(unclaimed);
+        let reported = self.unclaimed_reported();
+        let written = before.map_or(0, ReaderState::unclaimed_reported);
+        if let Some(ring_file) = self.ring_files.values_mut().next() {
+            let unclaimed = ring_file.memory.word(header::UNCLAIMED).load(Ordering::Relaxed);
+            ring_file.unclaimed_reported =
+                ring_file.unclaimed_reported.saturating_add(written.saturating_sub(reported)).min(unclaimed);
         }
-        self.askers = Some(RingServer::start(folder.path(), set, users, Policy::Everybody)?);
+        self.ring_server = Some(RingServer::start(folder.path(), set, users, Policy::AllPrograms)?);
         self.folder = Some(folder.path().to_owned());
         Ok(())
     }

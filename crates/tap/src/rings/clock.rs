@@ -31,18 +31,18 @@ impl Ticks {
         Ticks::resume(run, &Pairs::default())
     }
 
-    /// The same for a resumed reader, whose records may be as old as the first of `before`.
+    /// Uses the cycle counter for a resumed reader, whose records may be as old as the first of `before`.
     pub fn resume(run: Clock, before: &Pairs) -> Ticks {
-        let pairs = counter_is_a_clock().then(|| {
+        let pairs = is_cycle_counter_reliable().then(|| {
             let first = pair();
             let may_follow = before.last().is_none_or(|last| last.monotonic_ns < first.monotonic_ns);
             let mut pairs = if may_follow { before.clone() } else { Pairs::default() };
-            pairs.note(first);
+            pairs.add(first);
             // Two pairs a millisecond apart give the first rate to 1 in 10,000.
             while pairs.len() < 2 {
                 let (last, now) = (pairs.last().unwrap_or_default(), pair());
                 if now.monotonic_ns >= last.monotonic_ns + 1_000_000 {
-                    pairs.note(now);
+                    pairs.add(now);
                 }
             }
             pairs
@@ -71,7 +71,7 @@ impl Ticks {
     pub fn refresh(&mut self) -> Option<Pair> {
         let pairs = self.pairs.as_mut()?;
         let now = pair();
-        pairs.note(now).then_some(now)
+        pairs.add(now).then_some(now)
     }
 
     /// All pairs.
@@ -120,8 +120,9 @@ fn counter() -> u64 {
     0
 }
 
-/// One rate, never stopping, and trusted by the kernel, which compares the cores' counters at boot.
-fn counter_is_a_clock() -> bool {
+/// Whether the cycle counter has one rate, never stops, and is trusted by the kernel, which compares the cores'
+/// counters at boot.
+fn is_cycle_counter_reliable() -> bool {
     let source = std::fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource");
     let processor = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let flags = processor.lines().find(|line| line.starts_with("flags")).unwrap_or_default();

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::clock::Ticks;
 use super::layout::{RECORD_BYTES, RECORD_WORDS, kind};
-use crate::event::{Attempt, Caveats, Closed, Opened, Role, Run, TcpCounts, What};
+use crate::event::{Attempt, Caveats, Closed, EventKind, Opened, Role, Run, TcpCounts};
 
 /// A record as read.
 #[derive(Clone, Copy, Debug)]
@@ -32,11 +32,11 @@ pub struct PathPart {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Decoded {
     /// A complete event.
-    Whole(What),
-    /// A part of [`What::Executing`].
+    Complete(EventKind),
+    /// A part of [`EventKind::Executing`].
     Path(PathPart),
     /// An invalid record.
-    Nonsense,
+    Invalid,
 }
 
 impl Record {
@@ -99,7 +99,7 @@ impl Record {
     }
 
     /// The latest time in the record, in ticks.
-    pub fn ends(&self) -> u64 {
+    pub fn latest_ticks(&self) -> u64 {
         let [_, _, begin, third, fourth, ..] = self.0;
         match self.kind() {
             kind::SENT | kind::RECEIVED => begin.max(third).max(fourth),
@@ -114,8 +114,8 @@ impl Record {
         let [_, connection, begin, ..] = self.0;
         let at = ticks.at(begin);
         let what = match self.kind() {
-            kind::LOADED => What::Loaded { at, parent_pid: self.high(3), program: self.string(40, 16) },
-            kind::FORKED => What::Forked {
+            kind::LOADED => EventKind::Loaded { at, parent_pid: self.high(3), program: self.string(40, 16) },
+            kind::FORKED => EventKind::Forked {
                 at,
                 parent_image: self.low(4),
                 parent_pid: self.high(3),
@@ -132,31 +132,34 @@ impl Record {
                     text: self.text(24, 40),
                 });
             }
-            kind::FILTERED => What::Filtered { at, parent_pid: self.high(3), program: self.string(40, 16) },
-            kind::RESOLVED => What::Resolved {
+            kind::FILTERED => EventKind::Filtered { at, parent_pid: self.high(3), program: self.string(40, 16) },
+            kind::RESOLVED => EventKind::Resolved {
                 begin: at,
                 end: ticks.at(self.0[3]).max(at),
                 name: self.string(32, 32),
                 error: self.calls() as i32,
             },
-            kind::OPENED => What::Opened(self.opened(ticks)),
-            kind::CONNECTED => What::Connected(self.attempt(ticks)),
-            kind::CONNECT_FAILED if self.flag(2) => What::Withdrawn { connection, at },
-            kind::CONNECT_FAILED => What::ConnectFailed(self.attempt(ticks)),
-            kind::SENT => What::Sent(self.run(ticks)),
-            kind::RECEIVED => What::Received(self.run(ticks)),
-            kind::SHUT => What::Shut { connection, at, receive: self.flag(1), send: self.flag(2) },
-            kind::CLOSED => What::Closed(self.closed(ticks)),
-            kind::LEFT => What::Left(self.closed(ticks)),
+            kind::OPENED => EventKind::Opened(self.opened(ticks)),
+            kind::CONNECTED => EventKind::Connected(self.attempt(ticks)),
+            kind::CONNECT_FAILED if self.flag(2) => EventKind::Withdrawn { connection, at },
+            kind::CONNECT_FAILED => EventKind::ConnectFailed(self.attempt(ticks)),
+            kind::SENT => EventKind::Sent(self.run(ticks)),
+            kind::RECEIVED => EventKind::Received(self.run(ticks)),
+            kind::SHUT => EventKind::Shut { connection, at, receive: self.flag(1), send: self.flag(2) },
+            kind::CLOSED => EventKind::Closed(self.closed(ticks)),
+            kind::LEAVING => EventKind::Leaving(self.closed(ticks)),
             kind::POLLED => {
-                What::Polled { at, blocked: ticks.duration(self.0[6], begin), calls: u64::from(self.calls()) }
+                EventKind::Polled { at, blocked: ticks.duration(self.0[6], begin), calls: u64::from(self.calls()) }
             }
-            kind::ASIDE => {
-                What::Aside { at, datagram_sockets: self.low(3), uring_setups: self.high(3), unfollowed: self.low(4) }
-            }
-            _ => return Decoded::Nonsense,
+            kind::ASIDE => EventKind::Aside {
+                at,
+                datagram_sockets: self.low(3),
+                uring_setups: self.high(3),
+                unfollowed: self.low(4),
+            },
+            _ => return Decoded::Invalid,
         };
-        Decoded::Whole(what)
+        Decoded::Complete(what)
     }
 
     fn opened(&self, ticks: &Ticks) -> Opened {

@@ -9,7 +9,7 @@ pub const HEADER_BYTES: usize = 4096;
 pub const SLOT_BYTES: usize = 256;
 /// Bytes of a record.
 pub const RECORD_BYTES: usize = 64;
-/// One record, in words.
+/// 64-bit words of a record.
 pub const RECORD_WORDS: usize = RECORD_BYTES / 8;
 
 /// Offsets in the header.
@@ -30,7 +30,7 @@ pub mod header {
     pub const UNFOLLOWED: usize = 68;
     pub const RING: usize = 72;
     pub const BOOT: usize = 80;
-    pub const UNCLAIMED_TOLD: usize = 96;
+    pub const UNCLAIMED_REPORTED: usize = 96;
     pub const IMAGE_BASE: usize = 104;
 }
 
@@ -40,11 +40,11 @@ pub mod slot {
     pub const IMAGE: usize = 8;
     pub const TID: usize = 12;
     pub const DROPPED: usize = 16;
-    pub const ROOM: usize = 24;
+    pub const RESERVED: usize = 24;
     pub const SPACE: usize = 32;
     pub const HEAD: usize = 64;
     pub const TAIL: usize = 128;
-    pub const DROPPED_TOLD: usize = 136;
+    pub const DROPPED_REPORTED: usize = 136;
 }
 
 /// The lower half of a slot's state; the upper half is the owner's process number.
@@ -73,7 +73,7 @@ pub mod kind {
     pub const RECEIVED: u8 = 9;
     pub const SHUT: u8 = 10;
     pub const CLOSED: u8 = 11;
-    pub const LEFT: u8 = 12;
+    pub const LEAVING: u8 = 12;
     pub const POLLED: u8 = 13;
     pub const ASIDE: u8 = 14;
     pub const FILTERED: u8 = 15;
@@ -91,7 +91,7 @@ pub struct Shape {
 
 impl Shape {
     /// Whether the numbers form a valid shape.
-    pub fn is_sane(&self) -> bool {
+    pub fn is_valid(&self) -> bool {
         let is_count = |records: u32| records.is_power_of_two() && (2..=1 << 24).contains(&records);
         (1..=1 << 16).contains(&self.slots)
             && self.large <= self.slots

@@ -4,13 +4,13 @@
 //! 500 in a million at most. Between two pairs at distance D the interpolation is off by at most a quarter of D times
 //! the change of rate in between.
 //!
-//! Records are mostly read some milliseconds after they were written, so the latest pairs matter most; older ones
+//! Records are mostly read some milliseconds after they were written, so the latest pairs matter most; older pairs
 //! serve calls that began long ago, and rings that were not read for a while. So pairs are thinned out with age: a
 //! pair is removed if its neighbours are nearer to each other than a 32nd of their age. A month has some 700 pairs.
 
 use serde::{Deserialize, Serialize};
 
-/// Both clocks at one time.
+/// Simultaneous readings of both clocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pair {
     /// The hooks' clock.
@@ -22,7 +22,7 @@ pub struct Pair {
 /// Pairs in the order of time, without duplicates.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pairs {
-    kept: Vec<Pair>,
+    pairs: Vec<Pair>,
     /// Minimum number of pairs before thinning.
     thin_at: usize,
 }
@@ -31,7 +31,7 @@ pub struct Pairs {
 const PAIR_INTERVAL_NS: u64 = 1_000_000_000;
 /// Maximum distance of older pairs, as a share of their age.
 const THINNING_SHARE: u64 = 32;
-/// A larger change of rate between pairs, in thousandths, is no slewing: the machine was suspended, and one of the
+/// A larger change of rate between pairs, in thousandths, is not slewing: the machine was suspended, and one of the
 /// clocks continued.
 const JUMP_PER_MILLE: u128 = 10;
 /// Minimum time to determine a rate.
@@ -41,52 +41,52 @@ impl Pairs {
     /// Adds a pair just read; returns whether it must be stored, and is not replaced by the next one.
     ///
     /// A counter that went back was reset (the machine was suspended): only the rate of earlier pairs is still valid.
-    pub fn note(&mut self, now: Pair) -> bool {
-        let Some(&last) = self.kept.last() else {
-            self.kept.push(now);
+    pub fn add(&mut self, now: Pair) -> bool {
+        let Some(&last) = self.pairs.last() else {
+            self.pairs.push(now);
             return true;
         };
         if now.monotonic_ns <= last.monotonic_ns {
             return false;
         }
         if now.ticks <= last.ticks {
-            self.start_again(now);
+            self.restart(now);
             return true;
         }
-        let [.., before, last] = self.kept.as_mut_slice() else {
-            self.kept.push(now);
+        let [.., before, last] = self.pairs.as_mut_slice() else {
+            self.pairs.push(now);
             return true;
         };
         if last.monotonic_ns < before.monotonic_ns + PAIR_INTERVAL_NS && !is_jump(*before, *last, now) {
             *last = now;
             return false;
         }
-        self.kept.push(now);
-        if self.kept.len() >= self.thin_at {
+        self.pairs.push(now);
+        if self.pairs.len() >= self.thin_at {
             self.thin(now.monotonic_ns);
         }
         true
     }
 
-    /// Fewer than two have no rate.
+    /// Number of pairs. Fewer than two give no rate.
     pub fn len(&self) -> usize {
-        self.kept.len()
+        self.pairs.len()
     }
 
     /// All pairs, in order.
     pub fn all(&self) -> &[Pair] {
-        &self.kept
+        &self.pairs
     }
 
     /// The latest pair.
     pub fn last(&self) -> Option<Pair> {
-        self.kept.last().copied()
+        self.pairs.last().copied()
     }
 
     /// CLOCK_MONOTONIC at `ticks`; outside the pairs by the rate of the nearest two. With fewer than two pairs, ticks
     /// count as nanoseconds.
     pub fn at(&self, ticks: u64) -> u64 {
-        let Some((a, b)) = self.around(ticks) else { return ticks };
+        let Some((a, b)) = self.surrounding(ticks) else { return ticks };
         let (run_ticks, run_ns) = (b.ticks - a.ticks, b.monotonic_ns - a.monotonic_ns);
         if ticks >= a.ticks {
             a.monotonic_ns.saturating_add(scaled(ticks - a.ticks, run_ns, run_ticks))
@@ -97,17 +97,17 @@ impl Pairs {
 
     /// Converts a duration in ticks that ended at about `at` to nanoseconds.
     pub fn duration_ns(&self, ticks: u64, at: u64) -> u64 {
-        self.around(at).map_or(ticks, |(a, b)| scaled(ticks, b.monotonic_ns - a.monotonic_ns, b.ticks - a.ticks))
+        self.surrounding(at).map_or(ticks, |(a, b)| scaled(ticks, b.monotonic_ns - a.monotonic_ns, b.ticks - a.ticks))
     }
 
     /// Converts nanoseconds to ticks at the current rate.
     pub fn ticks_of(&self, ns: u64) -> u64 {
-        self.around(u64::MAX).map_or(ns, |(a, b)| scaled(ns, b.ticks - a.ticks, b.monotonic_ns - a.monotonic_ns))
+        self.surrounding(u64::MAX).map_or(ns, |(a, b)| scaled(ns, b.ticks - a.ticks, b.monotonic_ns - a.monotonic_ns))
     }
 
-    /// The two pairs to convert `ticks` with: those around it; the first or last two if it is outside.
-    fn around(&self, ticks: u64) -> Option<(Pair, Pair)> {
-        let pairs = self.kept.as_slice();
+    /// The two pairs to convert `ticks` with: the pairs around it; the first or last two pairs if `ticks` is outside.
+    fn surrounding(&self, ticks: u64) -> Option<(Pair, Pair)> {
+        let pairs = self.pairs.as_slice();
         if pairs.len() < 2 {
             return None;
         }
@@ -123,33 +123,33 @@ impl Pairs {
         Some((pairs[before], pairs[after]))
     }
 
-    /// The counter was reset: the previous rate is used until a new one is known.
-    fn start_again(&mut self, now: Pair) {
+    /// Restarts after a reset of the counter: the previous rate is used until a new one is known.
+    fn restart(&mut self, now: Pair) {
         let ns = now.monotonic_ns.min(PAIR_INTERVAL_NS);
         let first = Pair { ticks: now.ticks.saturating_sub(self.ticks_of(ns)), monotonic_ns: now.monotonic_ns - ns };
-        self.kept = if first.ticks < now.ticks { vec![first, now] } else { vec![now] };
+        self.pairs = if first.ticks < now.ticks { vec![first, now] } else { vec![now] };
     }
 
     fn thin(&mut self, now_ns: u64) {
-        let mut kept: Vec<Pair> = Vec::with_capacity(self.kept.len());
-        for (at, pair) in self.kept.iter().enumerate() {
-            let may_go = match (kept.last(), self.kept.get(at + 1)) {
+        let mut pairs: Vec<Pair> = Vec::with_capacity(self.pairs.len());
+        for (at, pair) in self.pairs.iter().enumerate() {
+            let is_redundant = match (pairs.last(), self.pairs.get(at + 1)) {
                 (Some(before), Some(next)) => {
                     let age = now_ns.saturating_sub(next.monotonic_ns);
                     next.monotonic_ns - before.monotonic_ns < age / THINNING_SHARE
                 }
                 _ => false,
             };
-            if !may_go {
-                kept.push(*pair);
+            if !is_redundant {
+                pairs.push(*pair);
             }
         }
-        self.thin_at = kept.len() + kept.len() / 4 + 64;
-        self.kept = kept;
+        self.thin_at = pairs.len() + pairs.len() / 4 + 64;
+        self.pairs = pairs;
     }
 }
 
-/// Whether the rate from `last` to `now` differs from the one before by more than slewing and the error of a pair can
+/// Whether the rate from `last` to `now` differs from the rate before by more than slewing and the error of a pair can
 /// explain.
 fn is_jump(before: Pair, last: Pair, now: Pair) -> bool {
     let (ticks, ns) = (last.ticks - before.ticks, last.monotonic_ns - before.monotonic_ns);
@@ -157,10 +157,10 @@ fn is_jump(before: Pair, last: Pair, now: Pair) -> bool {
     if ns < RATE_BASE_MIN_NS || new_ns < RATE_BASE_MIN_NS {
         return false;
     }
-    let (old, new) = (u128::from(ticks) * u128::from(new_ns), u128::from(new_ticks) * u128::from(ns));
-    // An error of 10 us in each pair is no jump, even over a short time.
+    let (old_rate, new_rate) = (u128::from(ticks) * u128::from(new_ns), u128::from(new_ticks) * u128::from(ns));
+    // An error of 10 us in each pair is not a jump, even over a short time.
     let error = u128::from(ticks) * u128::from(ERROR_NS) + u128::from(new_ticks) * u128::from(ERROR_NS);
-    old.abs_diff(new) > old / 1000 * JUMP_PER_MILLE + error
+    old_rate.abs_diff(new_rate) > old_rate / 1000 * JUMP_PER_MILLE + error
 }
 
 /// Maximum distance of the two reads of a pair, on a machine that interrupts all attempts.

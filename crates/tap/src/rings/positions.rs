@@ -1,8 +1,8 @@
 //! Positions of a reader, in a form that can be stored: the basis of reading exactly once.
 //!
 //! ```text
-//!   collect ──> Positions ──> journal ──> commit: TAIL, told, FREE      killed anywhere: ReaderState (the journal's sum)
-//!    reads       of a round    (caller)    of the shared memory          says where to go on, whatever was committed
+//!   collect ──> Positions ──> journal ──> commit: TAIL, reported, FREE  killed anywhere: ReaderState (the journal's sum)
+//!    reads       of a round    (caller)    of the shared memory          has the position to resume at, whatever was committed
 //! ```
 //!
 //! Counters of a slot count since the file was created and never go back, whoever claims it: a position stays valid
@@ -24,7 +24,7 @@ pub struct Positions {
     /// Slots to be freed, with their previous states.
     pub(super) free: Vec<(u32, u64)>,
     /// Records dropped for want of a slot, as reported so far; absent: unchanged.
-    pub(super) unclaimed_told: Option<u64>,
+    pub(super) unclaimed_reported: Option<u64>,
     /// New clock pairs.
     pub(super) pairs: Vec<Pair>,
 }
@@ -33,16 +33,16 @@ pub struct Positions {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SlotPosition {
     pub slot: u32,
-    pub at: Place,
+    pub at: SlotCursor,
 }
 
 /// Position of a slot's reader.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Place {
+pub(super) struct SlotCursor {
     /// Records read.
     pub tail: u64,
     /// Records dropped, as reported so far.
-    pub dropped_told: u64,
+    pub dropped_reported: u64,
     /// An incomplete path.
     pub path: Vec<u8>,
 }
@@ -50,7 +50,7 @@ pub(super) struct Place {
 impl Positions {
     /// Whether nothing changed.
     pub fn is_empty(&self) -> bool {
-        self.slots.is_empty() && self.free.is_empty() && self.unclaimed_told.is_none() && self.pairs.is_empty()
+        self.slots.is_empty() && self.free.is_empty() && self.unclaimed_reported.is_none() && self.pairs.is_empty()
     }
 
     /// Number of the ring file, generated with it; 0: none.
@@ -63,14 +63,14 @@ impl Positions {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReaderState {
     ring: u64,
-    slots: BTreeMap<u32, Place>,
-    unclaimed_told: u64,
+    slots: BTreeMap<u32, SlotCursor>,
+    unclaimed_reported: u64,
     pairs: Pairs,
 }
 
 impl ReaderState {
     /// Adds the changes of a round. For another file, earlier positions are dropped.
-    pub fn take(&mut self, positions: &Positions) {
+    pub fn add(&mut self, positions: &Positions) {
         if positions.ring == 0 {
             return;
         }
@@ -80,9 +80,9 @@ impl ReaderState {
         for SlotPosition { slot, at } in &positions.slots {
             self.slots.insert(*slot, at.clone());
         }
-        self.unclaimed_told = positions.unclaimed_told.unwrap_or(self.unclaimed_told);
+        self.unclaimed_reported = positions.unclaimed_reported.unwrap_or(self.unclaimed_reported);
         for pair in &positions.pairs {
-            self.pairs.note(*pair);
+            self.pairs.add(*pair);
         }
     }
 
@@ -92,12 +92,12 @@ impl ReaderState {
     }
 
     /// The position in a slot; the beginning if nothing was read.
-    pub(super) fn place(&self, slot: u32) -> Place {
+    pub(super) fn cursor(&self, slot: u32) -> SlotCursor {
         self.slots.get(&slot).cloned().unwrap_or_default()
     }
 
-    pub(super) fn unclaimed_told(&self) -> u64 {
-        self.unclaimed_told
+    pub(super) fn unclaimed_reported(&self) -> u64 {
+        self.unclaimed_reported
     }
 
     pub(super) fn pairs(&self) -> &Pairs {

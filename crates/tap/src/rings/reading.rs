@@ -2,11 +2,11 @@
 //!
 //! ```text
 //!   drain:    read, TAIL := HEAD, free the released slots                      one step, for a reader that ends with its run
-//!   collect:  read                                       ──> Positions        two, for one that writes down what it has read
-//!   commit:         TAIL := .., told := .., free   <── written down
+//!   collect:  read                                       ──> Positions        two, for one that stores what it has read
+//!   commit:         TAIL := .., reported := .., free   <── stored
 //! ```
 //!
-//! Between collect and commit the writers have less room, and no slot changes its owner: read records stay in place
+//! Between collect and commit the writers have less space, and no slot changes its owner: read records stay in place
 //! until they are stored elsewhere.
 
 use std::collections::HashMap;
@@ -19,114 +19,115 @@ use super::decode::{Decoded, Record};
 use super::layout::{RECORD_BYTES, RECORD_WORDS, header, slot, state};
 use super::positions::{Positions, SlotPosition};
 use super::ring_file::INDEX_SHIFT;
-use crate::event::{Event, Origin, What};
-use crate::order::moment;
+use crate::event::{Event, EventKind, Origin};
+use crate::order::event_time;
 
 /// Result of reading a slot.
 #[derive(Clone, Copy, Debug, Default)]
 struct SlotRead {
     /// Number of events.
-    told: usize,
+    events: usize,
     /// Whether records were read.
-    taken: bool,
+    has_records: bool,
     /// Whether the reader is unchanged.
-    still: bool,
+    is_unchanged: bool,
     /// Set if more records wait: the latest time read so far. The waiting records were written later.
-    left: Option<Timestamp>,
+    latest_unread: Option<Timestamp>,
 }
 
 /// A reader that returns to full rings reads them over several rounds.
 #[derive(Debug)]
 pub(super) struct CatchUp {
     /// When it started.
-    began: Timestamp,
+    started: Timestamp,
     /// Head of each slot at that time.
     heads: HashMap<u32, u64>,
 }
 
 impl Rings {
-    /// Passes on everything written so far, ring by ring, and returns the number of events. Call it every few
+    /// Passes every record written so far to `on`, ring by ring, and returns the number of events. Call it every few
     /// milliseconds: a full ring drops records.
     pub fn drain(&mut self, on: &mut dyn FnMut(Event)) -> usize {
         self.ticks.refresh();
         self.maintain();
-        let mut told = 0;
+        let mut events = 0;
         for slot in self.used() {
             // The state first, then the head: the head of a released slot is final.
             let state = self.state(slot).load(Ordering::Acquire) as u32;
-            told += self.drain_slot(slot, on);
+            events += self.drain_slot(slot, on);
             match state {
                 state::RELEASED => self.free(slot),
                 state::OWNED => self.reserve_ahead(slot),
                 _ => {}
             }
         }
-        let unclaimed = self.tell_unclaimed(on);
+        let unclaimed = self.report_unclaimed(on);
         if unclaimed > 0 {
             self.note_unclaimed();
         }
-        told + unclaimed
+        events + unclaimed
     }
 
     /// Frees the rings of threads that ended without a report: killed, or ended by a call without a hook. `alive` is
     /// called once for each ring in use; a ring is read to its end before it is freed. Once a second is sufficient.
     pub fn reclaim(&mut self, alive: &mut dyn FnMut(Origin) -> bool, on: &mut dyn FnMut(Event)) -> usize {
-        let mut told = 0;
+        let mut events = 0;
         for slot in self.used() {
             if self.state(slot).load(Ordering::Acquire) as u32 == state::OWNED && !alive(self.origin(slot)) {
-                told += self.drain_slot(slot, on);
+                events += self.drain_slot(slot, on);
                 self.free(slot);
             }
         }
-        told
+        events
     }
 
-    /// Passes on everything written so far, without removing it: after storing it with the positions, the caller
-    /// calls [`Rings::commit`]. Until then writers have only the rest of their rings.
+    /// Passes every record written so far to `on`, without removing it. After storing the records and the positions,
+    /// the caller calls [`Rings::commit`]. Until then writers have only the rest of their rings.
     pub fn collect(&mut self, on: &mut dyn FnMut(Event)) -> Positions {
-        self.collect_gone(&mut |_| false, on)
+        self.collect_and_free(&mut |_| false, on)
     }
 
-    /// The same; additionally the commit frees the rings of threads for which `gone` is true. It is called for each
-    /// ring in use. A thread must have ended before this call, so that its last records are included.
-    pub fn collect_gone(&mut self, gone: &mut dyn FnMut(Origin) -> bool, on: &mut dyn FnMut(Event)) -> Positions {
-        let began = self.ticks.now();
+    /// Like [`Rings::collect`]; additionally the commit frees the rings of threads for which `ended` is true. `ended`
+    /// is called for each ring in use. A thread must have ended before this call, so that its last records are
+    /// included.
+    pub fn collect_and_free(&mut self, ended: &mut dyn FnMut(Origin) -> bool, on: &mut dyn FnMut(Event)) -> Positions {
+        let started = self.ticks.now();
         self.new_pairs.extend(self.ticks.refresh());
         let mut positions =
             Positions { ring: self.ring, pairs: std::mem::take(&mut self.new_pairs), ..Positions::default() };
         self.maintain();
-        self.begin_to_catch_up(began);
+        self.begin_to_catch_up(started);
         let mut until = None;
         for number in self.used() {
             let limit = self.limit(number);
             // The state first, as in `drain`.
             let state = self.state(number).load(Ordering::Acquire);
             let mut read = self.read_slot(number, limit, on);
-            if let Some(left) = read.left.filter(|_| self.is_behind_in(number)) {
-                until = Some(until.map_or(left, |until: Timestamp| until.min(left)));
+            if let Some(latest_unread) = read.latest_unread.filter(|_| self.is_behind_in(number)) {
+                until = Some(until.map_or(latest_unread, |until: Timestamp| until.min(latest_unread)));
             }
-            let over = match state as u32 {
-                _ if read.left.is_some() => false,
+            let is_finished = match state as u32 {
+                _ if read.latest_unread.is_some() => false,
                 state::RELEASED => true,
-                state::OWNED => gone(self.origin(number)),
+                state::OWNED => ended(self.origin(number)),
                 _ => false,
             };
-            if over {
+            if is_finished {
                 positions.free.push((number, state));
                 let reader = self.reader_mut(number);
-                read.still &= reader.at.path.is_empty();
+                read.is_unchanged &= reader.at.path.is_empty();
                 reader.at.path.clear();
             }
-            if !read.still {
+            if !read.is_unchanged {
                 let at = self.reader(number).at.clone();
                 positions.slots.push(SlotPosition { slot: number, at });
             }
         }
-        if self.tell_unclaimed(on) > 0 {
-            positions.unclaimed_told = Some(self.unclaimed_told());
+        if self.report_unclaimed(on) > 0 {
+            positions.unclaimed_reported = Some(self.unclaimed_reported());
         }
-        let all = self.catch_up.as_ref().map_or(began, |catch_up| catch_up.began);
-        self.read_until = until.map_or(all, |until| until.min(all));
+        let round_start = self.catch_up.as_ref().map_or(started, |catch_up| catch_up.started);
+        self.read_until = until.map_or(round_start, |until| until.min(round_start));
         if until.is_none() {
             self.catch_up = None;
         }
@@ -146,36 +147,36 @@ impl Rings {
 
     /// Maximum records of a slot in a round of collecting: each user has the same share, whatever others write.
     fn limit(&self, number: u32) -> u64 {
-        let used = self.area(number).map_or(1, |(area, _)| u64::from(area.used));
+        let used = self.ring_file(number).map_or(1, |(ring_file, _)| u64::from(ring_file.used));
         (self.budget / used.max(1)).max(self.budget.min(SLOT_RECORDS_MIN))
     }
 
     /// Notes the heads of all rings, if one of them has more than a round reads.
-    fn begin_to_catch_up(&mut self, began: Timestamp) {
+    fn begin_to_catch_up(&mut self, started: Timestamp) {
         if self.catch_up.is_some() {
             return;
         }
         let head = |number: u32| self.word(number, slot::HEAD).load(Ordering::Acquire);
         let heads: HashMap<u32, u64> = self.used().into_iter().map(|number| (number, head(number))).collect();
-        let waits = |(number, head): (&u32, &u64)| {
+        let exceeds_limit = |(number, head): (&u32, &u64)| {
             let waiting = head.wrapping_sub(self.reader(*number).at.tail);
             // A ring with invalid counters is emptied, and does not count.
             waiting > self.limit(*number) && waiting <= u64::from(self.records(*number))
         };
-        if heads.iter().any(waits) {
-            self.catch_up = Some(CatchUp { began, heads });
+        if heads.iter().any(exceeds_limit) {
+            self.catch_up = Some(CatchUp { started, heads });
         }
     }
 
     /// Whether a part of the backlog is unread.
     fn is_behind_in(&self, number: u32) -> bool {
         let head = self.catch_up.as_ref().and_then(|catch_up| catch_up.heads.get(&number));
-        let left = |head: &u64| head.wrapping_sub(self.reader(number).at.tail);
+        let unread = |head: &u64| head.wrapping_sub(self.reader(number).at.tail);
         // A ring with invalid counters was emptied.
-        head.is_some_and(|head| (1..=u64::from(self.records(number))).contains(&left(head)))
+        head.is_some_and(|head| (1..=u64::from(self.records(number))).contains(&unread(head)))
     }
 
-    /// The collected records are stored: frees their room, and the slots of ended threads. Positions of another file
+    /// The collected records are stored: frees their space, and the slots of ended threads. Positions of another file
     /// change nothing.
     pub fn commit(&mut self, positions: &Positions) {
         if positions.ring != self.ring {
@@ -183,36 +184,36 @@ impl Rings {
         }
         for SlotPosition { slot: number, at } in &positions.slots {
             // The file was truncated meanwhile.
-            if self.area(*number).is_none() {
+            if self.ring_file(*number).is_none() {
                 continue;
             }
             self.word(*number, slot::TAIL).store(at.tail, Ordering::Release);
-            self.word(*number, slot::DROPPED_TOLD).store(at.dropped_told, Ordering::Relaxed);
+            self.word(*number, slot::DROPPED_REPORTED).store(at.dropped_reported, Ordering::Relaxed);
             if self.state(*number).load(Ordering::Acquire) as u32 == state::OWNED {
                 self.reserve_ahead(*number);
             }
         }
         for (number, state) in &positions.free {
-            // Only if unchanged. The state of a slot without a living owner is changed by this reader only.
+            // The state is checked to be unchanged. Only this reader changes the state of a slot whose owner has ended.
             let is_same = |number| self.state(number).load(Ordering::Acquire) == *state;
-            if self.area(*number).is_some() && is_same(*number) && self.is_read(*number) {
+            if self.ring_file(*number).is_some() && is_same(*number) && self.is_read(*number) {
                 self.forget_owner(*number);
                 self.state(*number).store(u64::from(state::FREE), Ordering::Release);
             }
         }
-        if positions.unclaimed_told.is_some() {
+        if positions.unclaimed_reported.is_some() {
             self.note_unclaimed();
         }
     }
 
-    /// For all users.
-    pub(super) fn unclaimed_told(&self) -> u64 {
-        self.areas.values().fold(0, |all, area| all.saturating_add(area.unclaimed_told))
+    /// Records dropped by threads without a ring, as reported so far, of all users.
+    pub(super) fn unclaimed_reported(&self) -> u64 {
+        self.ring_files.values().fold(0, |sum: u64, ring_file| sum.saturating_add(ring_file.unclaimed_reported))
     }
 
     fn note_unclaimed(&self) {
-        for area in self.areas.values() {
-            area.memory.word(header::UNCLAIMED_TOLD).store(area.unclaimed_told, Ordering::Relaxed);
+        for ring_file in self.ring_files.values() {
+            ring_file.memory.word(header::UNCLAIMED_REPORTED).store(ring_file.unclaimed_reported, Ordering::Relaxed);
         }
     }
 
@@ -223,24 +224,24 @@ impl Rings {
 
     fn drain_slot(&mut self, number: u32, on: &mut dyn FnMut(Event)) -> usize {
         let read = self.read_slot(number, u64::MAX, on);
-        if !read.still {
+        if !read.is_unchanged {
             let at = &self.reader(number).at;
-            if read.taken {
+            if read.has_records {
                 self.word(number, slot::TAIL).store(at.tail, Ordering::Release);
             }
-            self.word(number, slot::DROPPED_TOLD).store(at.dropped_told, Ordering::Relaxed);
+            self.word(number, slot::DROPPED_REPORTED).store(at.dropped_reported, Ordering::Relaxed);
         }
-        read.told
+        read.events
     }
 
     /// Reads a slot to its head, or `limit` records of it, without visible changes.
     fn read_slot(&mut self, number: u32, limit: u64, on: &mut dyn FnMut(Event)) -> SlotRead {
         let head = self.word(number, slot::HEAD).load(Ordering::Acquire);
         let origin = self.origin(number);
-        let mut told = 0;
+        let mut events = 0;
         let tail = self.reader(number).at.tail;
         let waiting = head.wrapping_sub(tail);
-        let (mut lost, mut end, mut left) = (0, head, None);
+        let (mut lost, mut end, mut latest_unread) = (0, head, None);
         if waiting > u64::from(self.records(number)) {
             // Unreachable by valid writers.
             lost = u64::from(self.records(number));
@@ -255,15 +256,15 @@ impl Rings {
             let latest = self.ticks.latest();
             if waiting > limit {
                 end = tail.wrapping_add(limit);
-                left = Some(Timestamp::ZERO);
+                latest_unread = Some(Timestamp::ZERO);
             }
             for at in 0..waiting.min(limit) {
                 let record = self.record(number, tail.wrapping_add(at));
-                if let Some(mut what) = self.understand(number, &record, latest) {
-                    self.keep_to_its_user(number, &mut what);
-                    left = left.map(|left| left.max(moment(&what)));
+                if let Some(mut what) = self.interpret(number, &record, latest) {
+                    self.restrict_to_user(number, &mut what);
+                    latest_unread = latest_unread.map(|latest| latest.max(event_time(&what)));
                     on(Event { origin, what });
-                    told += 1;
+                    events += 1;
                 }
             }
             lost += self.invalid_records - invalid_records;
@@ -271,26 +272,26 @@ impl Rings {
         let dropped = self.word(number, slot::DROPPED).load(Ordering::Relaxed);
         let reader = &mut self.reader_mut(number).at;
         reader.tail = end;
-        let still = waiting == 0 && dropped == reader.dropped_told;
-        lost += dropped.saturating_sub(reader.dropped_told).min(DROPPED_MAX);
-        reader.dropped_told = dropped;
+        let is_unchanged = waiting == 0 && dropped == reader.dropped_reported;
+        lost += dropped.saturating_sub(reader.dropped_reported).min(DROPPED_MAX);
+        reader.dropped_reported = dropped;
         if lost > 0 {
-            on(Event { origin, what: What::Lost { records: lost } });
-            told += 1;
+            on(Event { origin, what: EventKind::Lost { records: lost } });
+            events += 1;
         }
-        SlotRead { told, taken: waiting > 0, still, left }
+        SlotRead { events, has_records: waiting > 0, is_unchanged, latest_unread }
     }
 
-    /// A ring may report about its own user only: parents in other rings are dropped, and where users are separate,
-    /// connection numbers are made unique per user.
-    fn keep_to_its_user(&self, number: u32, what: &mut What) {
+    /// Removes references to other users from a record: parents in other rings are dropped, and where users are
+    /// separate, connection numbers are made unique per user.
+    fn restrict_to_user(&self, number: u32, what: &mut EventKind) {
         let index = number / self.shape.slots;
-        if let What::Forked { parent_image, .. } = what
+        if let EventKind::Forked { parent_image, .. } = what
             && *parent_image >> INDEX_SHIFT != index
         {
             *parent_image = 0;
         }
-        if self.apart
+        if self.separate_users
             && let Some(connection) = what.connection_mut()
         {
             // The kernel counts sockets from 1 and does not reach this number.
@@ -299,28 +300,28 @@ impl Rings {
     }
 
     /// Records of threads without a ring, by user.
-    fn tell_unclaimed(&mut self, on: &mut dyn FnMut(Event)) -> usize {
-        let mut told = 0;
-        for area in self.areas.values_mut() {
-            let unclaimed = area.memory.word(header::UNCLAIMED).load(Ordering::Relaxed);
-            let records = unclaimed.saturating_sub(area.unclaimed_told).min(DROPPED_MAX);
-            area.unclaimed_told = unclaimed;
+    fn report_unclaimed(&mut self, on: &mut dyn FnMut(Event)) -> usize {
+        let mut events = 0;
+        for ring_file in self.ring_files.values_mut() {
+            let unclaimed = ring_file.memory.word(header::UNCLAIMED).load(Ordering::Relaxed);
+            let records = unclaimed.saturating_sub(ring_file.unclaimed_reported).min(DROPPED_MAX);
+            ring_file.unclaimed_reported = unclaimed;
             if records > 0 {
-                told += 1;
-                let origin = Origin { image: area.index << INDEX_SHIFT, ..Origin::default() };
-                on(Event { origin, what: What::Lost { records } });
+                events += 1;
+                let origin = Origin { image: ring_file.index << INDEX_SHIFT, ..Origin::default() };
+                on(Event { origin, what: EventKind::Lost { records } });
             }
         }
-        told
+        events
     }
 
-    /// `None` for a part of a path that is not the last, and for invalid records.
-    fn understand(&mut self, slot: u32, record: &Record, latest: u64) -> Option<What> {
-        let decoded = if record.ends() <= latest { record.decode(&self.ticks) } else { Decoded::Nonsense };
+    /// Interprets a record. `None` for a part of a path that is not the last, and for invalid records.
+    fn interpret(&mut self, slot: u32, record: &Record, latest: u64) -> Option<EventKind> {
+        let decoded = if record.latest_ticks() <= latest { record.decode(&self.ticks) } else { Decoded::Invalid };
         let part = match decoded {
-            Decoded::Whole(what) => return Some(what),
+            Decoded::Complete(what) => return Some(what),
             Decoded::Path(part) => part,
-            Decoded::Nonsense => {
+            Decoded::Invalid => {
                 self.invalid_records += 1;
                 return None;
             }
@@ -337,26 +338,28 @@ impl Rings {
             return None;
         }
         let path = String::from_utf8_lossy(&std::mem::take(path)).into_owned();
-        Some(What::Executing { at: self.ticks.at(part.at), pid: part.pid, path, preloaded: part.preloaded })
+        Some(EventKind::Executing { at: self.ticks.at(part.at), pid: part.pid, path, preloaded: part.preloaded })
     }
 
     pub(super) fn record(&self, number: u32, count: u64) -> Record {
-        let (area, slot) = self.area(number).expect("a slot of a file that is read");
+        let (ring_file, slot) = self.ring_file(number).expect("the slot belongs to a mapped file");
         let at = count & u64::from(self.shape.records(slot) - 1);
         let offset = (self.shape.at(slot) + at * RECORD_BYTES as u64) as usize;
         let mut words = [0; RECORD_WORDS];
         for (index, word) in words.iter_mut().enumerate() {
-            *word = area.memory.word(offset + index * 8).load(Ordering::Relaxed);
+            *word = ring_file.memory.word(offset + index * 8).load(Ordering::Relaxed);
         }
         Record(words)
     }
 }
 
-/// Below the attempt number, above all socket numbers of the kernel.
+/// Position of the user's index in a connection number: below the attempt number, above all socket numbers of the
+/// kernel.
 const USER_SHIFT: u32 = 48;
 const USER_BITS: u64 = 0xff << USER_SHIFT;
-/// More than threads can drop between two rounds: a larger counter was overwritten.
+/// Maximum plausible drops between two rounds: a larger counter was overwritten.
 const DROPPED_MAX: u64 = 1 << 32;
+/// Maximum bytes of a program path.
 const PATH_BYTES_MAX: usize = 240;
 /// Minimum records of one ring that a round of collecting reads, however many rings there are.
 const SLOT_RECORDS_MIN: u64 = 16;

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use super::layout::{self, RECORD_BYTES, Shape, header, slot};
-use super::positions::{Place, ReaderState};
+use super::positions::{ReaderState, SlotCursor};
 use super::shared::Shared;
 use super::{FIRST_RECORDS, FIRST_SLOTS, map, reserve, shape_of, slot_at};
 use crate::error::{Error, Result};
@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 pub(super) const FIRST: u32 = 0;
 /// Position of the file index in an image's number.
 pub(crate) const INDEX_SHIFT: u32 = 24;
-/// Indexes are below this.
+/// All file indexes are below this number.
 pub(super) const INDEX_END: u32 = 1 << (32 - INDEX_SHIFT);
 
 /// Common properties of all files of a tap.
@@ -35,7 +35,7 @@ pub(super) struct Set {
     /// The clock of the hooks.
     pub kind: u32,
     pub piece_ticks: u64,
-    pub is_standing: bool,
+    pub is_daemon: bool,
     /// System call filters that allow what a tap needs.
     pub filters: u32,
 }
@@ -44,7 +44,7 @@ pub(super) struct Set {
 #[derive(Debug)]
 pub(super) struct RingFile {
     pub index: u32,
-    /// Its user.
+    /// The user who owns the file.
     pub user: u32,
     pub inode: u64,
     file: File,
@@ -55,7 +55,7 @@ pub(super) struct RingFile {
     pub used: u32,
     /// Upper limit of the slots with initial memory.
     ready: u32,
-    pub unclaimed_told: u64,
+    pub unclaimed_reported: u64,
     /// Offsets and values of the header's constants, by 4 bytes.
     constants: Vec<(usize, u32)>,
 }
@@ -63,7 +63,7 @@ pub(super) struct RingFile {
 /// Reader state of a slot.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reader {
-    pub at: Place,
+    pub at: SlotCursor,
     /// Records at the start of the ring for which memory is reserved.
     reserved: u32,
 }
@@ -76,33 +76,36 @@ impl RingFile {
         let memory = map(&file, shape.file_bytes()).map_err(Error::file("map", path))?;
         // The header and slot pages, before anything is written there.
         reserve(&file, 0, shape.records_at()).map_err(Error::file("allocate memory for", path))?;
-        let mut area = RingFile::of(file, path, memory, set, index, user)?;
-        memory_filtered(&area.memory, set);
-        area.fix();
+        let mut ring_file = RingFile::of(file, path, memory, set, index, user)?;
+        memory_filtered(&ring_file.memory, set);
+        ring_file.restore_header();
         for slot in 0..shape.slots.min(ready.max(FIRST_SLOTS)) {
             let first = if slot < ready { shape.records(slot) } else { FIRST_RECORDS };
-            area.make_room(slot, first).map_err(Error::file("allocate memory for", path))?;
+            ring_file.reserve_records(slot, first).map_err(Error::file("allocate memory for", path))?;
         }
-        area.ready = shape.slots.min(FIRST_SLOTS.max(ready));
-        // Independent of the umask. Only now may other processes open it.
-        area.file.set_permissions(Permissions::from_mode(0o600)).map_err(Error::file("change the mode of", path))?;
-        Ok(area)
+        ring_file.ready = shape.slots.min(FIRST_SLOTS.max(ready));
+        // The mode is set independently of the umask. Only now may other processes open the file.
+        ring_file
+            .file
+            .set_permissions(Permissions::from_mode(0o600))
+            .map_err(Error::file("change the mode of", path))?;
+        Ok(ring_file)
     }
 
-    /// Takes over an existing file: its header is used if it is valid.
-    pub fn taken_over(file: File, path: &Path, index: u32, user: u32, kind: u32) -> Result<(RingFile, Set)> {
+    /// Adopts an existing file: its header is used if it is valid.
+    pub fn adopt(file: File, path: &Path, index: u32, user: u32, kind: u32) -> Result<(RingFile, Set)> {
         let bytes = file.metadata().map_err(Error::file("look at", path))?.len();
-        let nonsense = || Error::file("read", path)(std::io::ErrorKind::InvalidData.into());
+        let invalid = || Error::file("read", path)(std::io::ErrorKind::InvalidData.into());
         if bytes < layout::HEADER_BYTES as u64 {
-            return Err(nonsense());
+            return Err(invalid());
         }
         let memory = map(&file, bytes).map_err(Error::file("map", path))?;
         let shape = shape_of(&memory);
         let word = |at| memory.word(at).load(Ordering::Acquire);
         let half = |at| memory.half(at).load(Ordering::Acquire);
-        let is_ours = word(header::MAGIC) == layout::MAGIC && half(header::CLOCK) == kind;
-        if !is_ours || !shape.is_sane() || shape.file_bytes() != bytes {
-            return Err(nonsense());
+        let is_ring = word(header::MAGIC) == layout::MAGIC && half(header::CLOCK) == kind;
+        if !is_ring || !shape.is_valid() || shape.file_bytes() != bytes {
+            return Err(invalid());
         }
         let set = Set {
             shape,
@@ -110,73 +113,73 @@ impl RingFile {
             boot: [word(header::BOOT), word(header::BOOT + 8)],
             kind,
             piece_ticks: word(header::PIECE_TICKS),
-            is_standing: half(header::FILTERED) != 0,
+            is_daemon: half(header::FILTERED) != 0,
             filters: half(header::FILTERS),
         };
         Ok((RingFile::of(file, path, memory, &set, index, user)?, set))
     }
 
-    /// Takes over another user's file of `set`: its header is not trusted.
+    /// Adopts another user's file of `set`: its header is not trusted.
     pub fn of_set(file: File, path: &Path, set: &Set, index: u32, user: u32) -> Result<RingFile> {
         let bytes = file.metadata().map_err(Error::file("look at", path))?.len();
         if bytes != set.shape.file_bytes() {
             return Err(Error::file("read", path)(std::io::ErrorKind::InvalidData.into()));
         }
         let memory = map(&file, bytes).map_err(Error::file("map", path))?;
-        let mut area = RingFile::of(file, path, memory, set, index, user)?;
-        area.fix();
-        Ok(area)
+        let mut ring_file = RingFile::of(file, path, memory, set, index, user)?;
+        ring_file.restore_header();
+        Ok(ring_file)
     }
 
     fn of(file: File, path: &Path, memory: Shared, set: &Set, index: u32, user: u32) -> Result<RingFile> {
         let inode = file.metadata().map_err(Error::file("look at", path))?.ino();
         let shape = set.shape;
-        let room = |number| memory.word(slot_at(number) + slot::ROOM).load(Ordering::Acquire);
-        let reserved = |number| u32::try_from(room(number)).unwrap_or(u32::MAX).min(shape.records(number));
-        let reader = |number| Reader { at: Place::default(), reserved: reserved(number) };
+        let reserved_records = |number| memory.word(slot_at(number) + slot::RESERVED).load(Ordering::Acquire);
+        let reserved = |number| u32::try_from(reserved_records(number)).unwrap_or(u32::MAX).min(shape.records(number));
+        let reader = |number| Reader { at: SlotCursor::default(), reserved: reserved(number) };
         let readers: Vec<Reader> = (0..shape.slots).map(reader).collect();
         let ready = readers.iter().position(|reader| reader.reserved == 0).unwrap_or(readers.len()) as u32;
         let used = memory.half(header::SLOTS_USED).load(Ordering::Acquire).min(shape.slots);
         let constants = constants(set, index);
-        let unclaimed_told = 0;
-        Ok(RingFile { index, user, inode, file, memory, shape, readers, used, ready, unclaimed_told, constants })
+        let unclaimed_reported = 0;
+        Ok(RingFile { index, user, inode, file, memory, shape, readers, used, ready, unclaimed_reported, constants })
     }
 
     /// Restores the header's constants and monotonic fields; returns 1 if something was wrong. Reserves memory for
     /// the slots that will be used next.
-    pub fn fix(&mut self) -> u64 {
-        let mut is_spoilt = false;
+    pub fn restore_header(&mut self) -> u64 {
+        let mut is_damaged = false;
         for (at, value) in &self.constants {
             let word = self.memory.half(*at);
             if word.load(Ordering::Relaxed) != *value {
                 // A new file is still empty.
-                is_spoilt |= self.ready > 0;
+                is_damaged |= self.ready > 0;
                 word.store(*value, Ordering::Release);
             }
         }
         let used = self.memory.half(header::SLOTS_USED);
         let now = used.load(Ordering::Acquire);
         if now < self.used || now > self.shape.slots {
-            is_spoilt = true;
+            is_damaged = true;
             used.fetch_max(self.used, Ordering::AcqRel);
             if now > self.shape.slots {
                 used.store(self.shape.slots, Ordering::Release);
             }
         }
         self.used = self.used.max(now.min(self.shape.slots));
-        let wanted = (self.used + FIRST_SLOTS).min(self.shape.slots);
-        if self.ready > 0 && self.ready < wanted {
-            // Without memory the threads reserve it themselves, and count what they drop.
-            let made = (self.ready..wanted).find(|slot| self.make_room(*slot, FIRST_RECORDS).is_err());
-            self.ready = made.unwrap_or(wanted);
+        let target = (self.used + FIRST_SLOTS).min(self.shape.slots);
+        if self.ready > 0 && self.ready < target {
+            // If there is no memory, the threads reserve it themselves, and count dropped records.
+            let created = (self.ready..target).find(|slot| self.reserve_records(*slot, FIRST_RECORDS).is_err());
+            self.ready = created.unwrap_or(target);
         }
-        u64::from(is_spoilt)
+        u64::from(is_damaged)
     }
 
     /// Whether its user has truncated the file.
-    pub fn is_cut(&self) -> bool {
+    pub fn is_truncated(&self) -> bool {
         let is_shorter = || self.file.metadata().is_ok_and(|file| file.len() < self.shape.file_bytes());
-        self.memory.is_cut() || is_shorter()
+        self.memory.is_truncated() || is_shorter()
     }
 
     /// The boot in which it was created.
@@ -188,13 +191,14 @@ impl RingFile {
 
     /// Sets the readers to the position of the previous reader (`is_known`: from `before`, otherwise from the file),
     /// and gives writers the memory reserved so far.
-    pub fn go_on(&mut self, before: &ReaderState, is_known: bool) {
+    pub fn resume(&mut self, before: &ReaderState, is_known: bool) {
         for number in 0..self.shape.slots {
             let word = |at| self.memory.word(slot_at(number) + at).load(Ordering::Acquire);
-            let file = Place { tail: word(slot::TAIL), dropped_told: word(slot::DROPPED_TOLD), path: Vec::new() };
+            let file =
+                SlotCursor { tail: word(slot::TAIL), dropped_reported: word(slot::DROPPED_REPORTED), path: Vec::new() };
             let at = if is_known {
-                let written = before.place(self.index * self.shape.slots + number);
-                further(written, file, word(slot::HEAD), word(slot::DROPPED))
+                let written = before.cursor(self.index * self.shape.slots + number);
+                further_position(written, file, word(slot::HEAD), word(slot::DROPPED))
             } else {
                 file
             };
@@ -202,23 +206,23 @@ impl RingFile {
             self.readers[number as usize].at = at;
         }
         let unclaimed = self.memory.word(header::UNCLAIMED).load(Ordering::Relaxed);
-        self.unclaimed_told = self.memory.word(header::UNCLAIMED_TOLD).load(Ordering::Relaxed).min(unclaimed);
+        self.unclaimed_reported = self.memory.word(header::UNCLAIMED_REPORTED).load(Ordering::Relaxed).min(unclaimed);
     }
 
     /// Reserves memory for a ring whose thread will soon need it.
     pub fn reserve_ahead(&mut self, slot: u32) {
-        let room = self.memory.word(slot_at(slot) + slot::ROOM).load(Ordering::Relaxed);
+        let reserved_records = self.memory.word(slot_at(slot) + slot::RESERVED).load(Ordering::Relaxed);
         let all = self.shape.records(slot);
-        if room >= u64::from(all) || self.readers[slot as usize].at.tail < room / 2 {
+        if reserved_records >= u64::from(all) || self.readers[slot as usize].at.tail < reserved_records / 2 {
             return;
         }
-        let more = u32::try_from(room.saturating_mul(2)).unwrap_or(all).max(FIRST_RECORDS);
-        // Without memory it stays as it is, and drops are counted.
-        let _ = self.make_room(slot, more);
+        let more = u32::try_from(reserved_records.saturating_mul(2)).unwrap_or(all).max(FIRST_RECORDS);
+        // If there is no memory the ring stays as it is, and drops are counted.
+        let _ = self.reserve_records(slot, more);
     }
 
     /// Reserves memory for `records` of a slot, or all it has.
-    fn make_room(&mut self, slot: u32, records: u32) -> std::io::Result<()> {
+    fn reserve_records(&mut self, slot: u32, records: u32) -> std::io::Result<()> {
         let records = records.min(self.shape.records(slot));
         let reserved = self.readers[slot as usize].reserved;
         if records > reserved {
@@ -226,14 +230,14 @@ impl RingFile {
             reserve(&self.file, self.shape.at(slot) + bytes(reserved), bytes(records - reserved))?;
             self.readers[slot as usize].reserved = records;
         }
-        self.memory.word(slot_at(slot) + slot::ROOM).fetch_max(u64::from(records), Ordering::AcqRel);
+        self.memory.word(slot_at(slot) + slot::RESERVED).fetch_max(u64::from(records), Ordering::AcqRel);
         Ok(())
     }
 }
 
 /// Programs of a tap daemon were not started by its collector: each checks its own system call filters.
 fn memory_filtered(memory: &Shared, set: &Set) {
-    memory.half(header::FILTERED).store(u32::from(set.is_standing), Ordering::Relaxed);
+    memory.half(header::FILTERED).store(u32::from(set.is_daemon), Ordering::Relaxed);
 }
 
 /// The constants of the header, the magic number last.
@@ -259,11 +263,11 @@ fn constants(set: &Set, index: u32) -> Vec<(usize, u32)> {
     halves.into_iter().chain(words.into_iter().flat_map(split)).collect()
 }
 
-/// The further of two positions, if both are valid.
-fn further(written: Place, file: Place, head: u64, dropped: u64) -> Place {
+/// The further of the stored position and the file's, if both are valid.
+fn further_position(written: SlotCursor, file: SlotCursor, head: u64, dropped: u64) -> SlotCursor {
     let ahead = file.tail.wrapping_sub(written.tail);
     let is_ahead = ahead > 0 && ahead <= head.wrapping_sub(written.tail);
-    let dropped_told = written.dropped_told.max(file.dropped_told).min(dropped);
+    let dropped_reported = written.dropped_reported.max(file.dropped_reported).min(dropped);
     let from = if is_ahead { file } else { written };
-    Place { dropped_told, ..from }
+    SlotCursor { dropped_reported, ..from }
 }

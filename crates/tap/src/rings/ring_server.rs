@@ -31,15 +31,15 @@ use crate::error::{Error, Result};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
     /// All programs of the machine.
-    Everybody,
+    AllPrograms,
     /// Only descendants of this process.
     Descendants,
 }
 
-/// The serving thread. It ends when this is dropped.
+/// Handle of the serving thread. The thread ends when the handle is dropped.
 #[derive(Debug)]
 pub(super) struct RingServer {
-    made: Receiver<RingFile>,
+    created: Receiver<RingFile>,
     /// Closed to end the thread.
     end: Option<UnixStream>,
     thread: Option<JoinHandle<()>>,
@@ -63,23 +63,24 @@ impl RingServer {
         listener.set_nonblocking(true).map_err(Error::file("set O_NONBLOCK of", &path))?;
         // Independent of the umask. A connection can only request a ring.
         fs::set_permissions(&path, Permissions::from_mode(0o666)).map_err(Error::file("change the mode of", &path))?;
-        let (end, ended) = UnixStream::pair().map_err(Error::file("create a socket next to", &path))?;
-        let (made, areas) = channel();
-        let maker = RingMaker { folder: folder.to_owned(), set, users, policy, made, anew: BTreeMap::new() };
-        let thread = std::thread::Builder::new().name("tap-ask".into()).spawn(move || maker.run(&listener, &ended));
+        let (end, end_signal) = UnixStream::pair().map_err(Error::file("create a socket next to", &path))?;
+        let (created, ring_files) = channel();
+        let maker = RingMaker { folder: folder.to_owned(), set, users, policy, created, recreations: BTreeMap::new() };
+        let thread =
+            std::thread::Builder::new().name("tap-ask".into()).spawn(move || maker.run(&listener, &end_signal));
         let thread = thread.map_err(Error::file("start a thread for", &path))?;
-        Ok(RingServer { made: areas, end: Some(end), thread: Some(thread) })
+        Ok(RingServer { created: ring_files, end: Some(end), thread: Some(thread) })
     }
 
-    /// Requests a ring for this process itself: its own file is gone.
-    pub fn ask(folder: &Path) {
+    /// Requests a ring for this process itself: its own file was removed.
+    pub fn request(folder: &Path) {
         // The thread creates the file first and passes it on like all others. On a failure there is none.
         let _ = UnixStream::connect(folder.join(SOCKET_NAME));
     }
 
     /// Files created since the last call.
-    pub fn made(&self) -> impl Iterator<Item = RingFile> + '_ {
-        self.made.try_iter()
+    pub fn created(&self) -> impl Iterator<Item = RingFile> + '_ {
+        self.created.try_iter()
     }
 }
 
@@ -99,23 +100,23 @@ struct RingMaker {
     set: Set,
     users: Users,
     policy: Policy,
-    made: Sender<RingFile>,
+    created: Sender<RingFile>,
     /// How often each user's file was recreated.
-    anew: BTreeMap<u32, u32>,
+    recreations: BTreeMap<u32, u32>,
 }
 
 impl RingMaker {
-    fn run(mut self, listener: &UnixListener, ended: &UnixStream) {
+    fn run(mut self, listener: &UnixListener, end_signal: &UnixStream) {
         loop {
             let mut waits =
-                [PollFd::new(listener.as_fd(), PollFlags::POLLIN), PollFd::new(ended.as_fd(), PollFlags::POLLIN)];
-            // Interrupted: tries again.
+                [PollFd::new(listener.as_fd(), PollFlags::POLLIN), PollFd::new(end_signal.as_fd(), PollFlags::POLLIN)];
+            // After an interruption the loop polls again.
             let _ = poll(&mut waits, PollTimeout::NONE);
             if waits[1].any() == Some(true) {
                 return;
             }
             match listener.accept() {
-                Ok((stream, _)) => self.answer(stream),
+                Ok((stream, _)) => self.respond(stream),
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
                 // No descriptor is left: programs that connect meanwhile give up.
                 Err(_) => drop(poll(&mut waits[1..], OUT_OF_DESCRIPTORS_MS)),
@@ -124,12 +125,12 @@ impl RingMaker {
     }
 
     /// Sends the user's number, as this process sees it; a program that receives none continues without a ring.
-    fn answer(&mut self, mut stream: UnixStream) {
+    fn respond(&mut self, mut stream: UnixStream) {
         let Ok(peer) = getsockopt(&stream, sockopt::PeerCredentials) else { return };
-        if self.policy == Policy::Descendants && !descends(peer.pid()) {
+        if self.policy == Policy::Descendants && !is_descendant(peer.pid()) {
             return;
         }
-        if self.has_file(peer.uid()) || self.make(peer.uid()).is_ok() {
+        if self.has_file(peer.uid()) || self.create_ring(peer.uid()).is_ok() {
             let _ = stream.set_nonblocking(true).and_then(|()| stream.write_all(&peer.uid().to_ne_bytes()));
         }
     }
@@ -140,23 +141,26 @@ impl RingMaker {
         self.users.index.contains_key(&user) && size.is_ok_and(|size| size == self.set.shape.file_bytes())
     }
 
-    fn make(&mut self, user: u32) -> Result<()> {
+    fn create_ring(&mut self, user: u32) -> Result<()> {
         let path = path_of(&self.folder, user);
-        let no_room = || Error::file("make", &path)(ErrorKind::QuotaExceeded.into());
-        let again = self.anew.entry(user).or_default();
+        let limit_reached = || Error::file("make", &path)(ErrorKind::QuotaExceeded.into());
+        let times_created = self.recreations.entry(user).or_default();
         let is_new = !self.users.index.contains_key(&user);
-        if *again > RECREATED_MAX || self.users.next >= INDEX_END || (is_new && self.users.index.len() >= USERS_MAX) {
-            return Err(no_room());
+        if *times_created > RECREATED_MAX
+            || self.users.next >= INDEX_END
+            || (is_new && self.users.index.len() >= USERS_MAX)
+        {
+            return Err(limit_reached());
         }
-        *again += 1;
+        *times_created += 1;
         let index = self.users.next;
         self.users.next += 1;
         self.users.index.insert(user, index);
-        // Before the file exists: an index is never reused.
+        // The index is stored before the file exists, so that an index is never reused.
         self.users.write(&self.folder)?;
-        let area = create(&self.folder, &self.set, index, user)?;
+        let ring_file = create(&self.folder, &self.set, index, user)?;
         // Without a reader the file is useless.
-        let _ = self.made.send(area);
+        let _ = self.created.send(ring_file);
         Ok(())
     }
 }
@@ -168,17 +172,17 @@ pub(super) fn create(folder: &Path, set: &Set, index: u32, user: u32) -> Result<
     let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&new);
     let file = file.map_err(Error::file("create", &new))?;
     let handle = file.try_clone().map_err(Error::file("open", &new))?;
-    let made = RingFile::fill(file, &new, set, index, user, 0).and_then(|area| {
+    let created = RingFile::fill(file, &new, set, index, user, 0).and_then(|ring_file| {
         if user != geteuid().as_raw() {
             fchown(&handle, Some(user), None).map_err(Error::file("set the owner of", &new))?;
         }
         fs::rename(&new, &path).map_err(Error::file("rename to", &path))?;
-        Ok(area)
+        Ok(ring_file)
     });
-    if made.is_err() {
+    if created.is_err() {
         let _ = fs::remove_file(&new);
     }
-    made
+    created
 }
 
 /// Path of a user's file: it has the user's number in its name, except for the tap's user.
@@ -187,7 +191,7 @@ pub(super) fn path_of(folder: &Path, user: u32) -> PathBuf {
 }
 
 impl Users {
-    /// Only the tap's user has a file.
+    /// The initial table: only the tap's user has a file.
     pub fn first() -> Users {
         Users { next: FIRST + 1, index: BTreeMap::from([(geteuid().as_raw(), FIRST)]) }
     }
@@ -220,11 +224,11 @@ impl Users {
 }
 
 /// Whether a process descends from this one.
-fn descends(pid: i32) -> bool {
-    let own = std::process::id().cast_signed();
+fn is_descendant(pid: i32) -> bool {
+    let this_process = std::process::id().cast_signed();
     let mut pid = pid;
     for _ in 0..ANCESTORS_MAX {
-        if pid == own {
+        if pid == this_process {
             return true;
         }
         match ProcessStat::read(pid) {
@@ -247,6 +251,7 @@ const USERS_MAX: usize = 64;
 const RECREATED_MAX: u32 = 3;
 /// Maximum parents that are checked: more than any program has.
 const ANCESTORS_MAX: usize = 1_000;
+/// Pause before the next accept when no descriptor is left.
 const OUT_OF_DESCRIPTORS_MS: u8 = 20;
 
 #[cfg(test)]
@@ -266,7 +271,7 @@ mod tests {
 
     #[test]
     fn a_process_is_its_own_descendant_and_init_is_not_a_descendant() {
-        assert!(descends(std::process::id().cast_signed()));
-        assert!(!descends(1) && !descends(0) && !descends(i32::MAX));
+        assert!(is_descendant(std::process::id().cast_signed()));
+        assert!(!is_descendant(1) && !is_descendant(0) && !is_descendant(i32::MAX));
     }
 }

@@ -47,14 +47,14 @@ impl Shared {
     }
 
     /// Whether truncated parts were read.
-    pub fn is_cut(&self) -> bool {
-        self.guard.is_cut()
+    pub fn is_truncated(&self) -> bool {
+        self.guard.is_truncated()
     }
 
     /// The 8 bytes at `offset`, which must be a multiple of 8 and inside.
     pub fn word(&self, offset: usize) -> &AtomicU64 {
         assert!(offset.is_multiple_of(8) && offset.checked_add(8).is_some_and(|end| end <= self.mapping.bytes));
-        // SAFETY: inside the mapping, which is page-aligned and lives as long as `self`; all bit patterns are numbers.
+        // SAFETY: inside the mapping, which is page-aligned and exists as long as `self`; all bit patterns are numbers.
         unsafe { self.mapping.memory.add(offset).cast().as_ref() }
     }
 

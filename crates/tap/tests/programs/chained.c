@@ -13,6 +13,6 @@ ssize_t read(int fd, void *to, size_t n) {
     return next(fd, to, n);
 }
 
-__attribute__((destructor)) static void says(void) {
+__attribute__((destructor)) static void print_count(void) {
     printf("reads %d\n", reads);
 }

@@ -30,14 +30,14 @@ static double now(void) {
     } while (0)
 
 static void pair(int fds[2]) {
-    struct sockaddr_in own = {.sin_family = AF_INET};
-    socklen_t length = sizeof own;
+    struct sockaddr_in address = {.sin_family = AF_INET};
+    socklen_t length = sizeof address;
     int listener = socket(AF_INET, SOCK_STREAM, 0);
-    own.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    if (bind(listener, (struct sockaddr *)&own, sizeof own) || listen(listener, 1)) exit(1);
-    getsockname(listener, (struct sockaddr *)&own, &length);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    if (bind(listener, (struct sockaddr *)&address, sizeof address) || listen(listener, 1)) exit(1);
+    getsockname(listener, (struct sockaddr *)&address, &length);
     fds[0] = socket(AF_INET, SOCK_STREAM, 0);
-    if (connect(fds[0], (struct sockaddr *)&own, sizeof own)) exit(1);
+    if (connect(fds[0], (struct sockaddr *)&address, sizeof address)) exit(1);
     fds[1] = accept(listener, NULL, NULL);
     close(listener);
 }
@@ -49,26 +49,26 @@ int main(int n, char **arguments) {
     pair(fds);
     fcntl(fds[0], F_SETFL, O_NONBLOCK);
     int null = open("/dev/null", O_RDWR);
-    ssize_t got;
-    TIME("eagain", rounds, got = read(fds[0], buffer, sizeof buffer));
-    TIME("file", rounds, got = read(null, buffer, sizeof buffer));
+    ssize_t result;
+    TIME("eagain", rounds, result = read(fds[0], buffer, sizeof buffer));
+    TIME("file", rounds, result = read(null, buffer, sizeof buffer));
     int epoll = epoll_create1(0);
     struct epoll_event event = {.events = EPOLLIN};
     epoll_ctl(epoll, EPOLL_CTL_ADD, fds[0], &event);
-    TIME("poll", rounds, got = epoll_wait(epoll, &event, 1, 0));
+    TIME("poll", rounds, result = epoll_wait(epoll, &event, 1, 0));
     close(epoll);
     /* Back and forth: each call changes the direction at both ends. */
     TIME("exchange", rounds / 10, {
-        got = write(fds[0], buffer, 100);
-        got += read(fds[1], buffer, 100);
-        got += write(fds[1], buffer, 100);
-        got += read(fds[0], buffer, 100);
+        result = write(fds[0], buffer, 100);
+        result += read(fds[1], buffer, 100);
+        result += write(fds[1], buffer, 100);
+        result += read(fds[0], buffer, 100);
     });
     /* 16 reads of one run. */
     TIME("reads", rounds / 100, {
-        got = write(fds[1], buffer, 1000);
-        for (int i = 0; i < 16; i++) got += read(fds[0], buffer, 60);
-        got += read(fds[0], buffer, 60);
+        result = write(fds[1], buffer, 1000);
+        for (int i = 0; i < 16; i++) result += read(fds[0], buffer, 60);
+        result += read(fds[0], buffer, 60);
     });
     TIME("connection", rounds / 100, {
         int more[2];
@@ -76,5 +76,5 @@ int main(int n, char **arguments) {
         close(more[0]);
         close(more[1]);
     });
-    return got == 12345;
+    return result == 12345;
 }

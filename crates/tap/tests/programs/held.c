@@ -1,5 +1,5 @@
-/* Holds a connection, and executes commands from stdin, one word a line, with a line in response. `held PORT
- * [DESCRIPTOR]`.
+/* A client with one open connection that executes commands from stdin, one word a line, with a line in response:
+ * `held PORT [DESCRIPTOR]`.
  *
   * With HELD_PRELOAD it first sets a system call filter that allows everything, and executes itself with that
   * library: like a program in a container, started outside the tap. */
@@ -19,7 +19,7 @@ static void fail(const char *what) {
     exit(9);
 }
 
-static int connected(int port) {
+static int connect_to(int port) {
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(port)};
     to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     int fd = socket(AF_INET, SOCK_STREAM, 0);
@@ -27,20 +27,20 @@ static int connected(int port) {
     return fd;
 }
 
-/* One exchange: a response ends with ten of these letters. */
-static void ask(int fd) {
+/* Sends a request and reads its response, which ends with ten letters `y`. */
+static void exchange(int fd) {
     static const char request[] = "GET /10 HTTP/1.1\r\n\r\n", end[] = "yyyyyyyyyy";
-    char answer[4096];
+    char response[4096];
     size_t all = 0;
     if (write(fd, request, sizeof request - 1) != sizeof request - 1) fail("write");
-    while (all < 10 || memcmp(answer + all - 10, end, 10)) {
-        ssize_t n = read(fd, answer + all, sizeof answer - all);
+    while (all < 10 || memcmp(response + all - 10, end, 10)) {
+        ssize_t n = read(fd, response + all, sizeof response - all);
         if (n <= 0) fail("read");
         all += (size_t)n;
     }
 }
 
-static void filter_and_become(char **arguments, const char *library) {
+static void set_filter_and_exec(char **arguments, const char *library) {
     struct sock_filter filter[] = {BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
     struct sock_fprog program = {1, filter};
     if (setenv("LD_PRELOAD", library, 1) || unsetenv("HELD_PRELOAD")) fail("setenv");
@@ -52,19 +52,19 @@ static void filter_and_become(char **arguments, const char *library) {
 
 int main(int n, char **arguments) {
     const char *library = getenv("HELD_PRELOAD");
-    if (library) filter_and_become(arguments, library);
+    if (library) set_filter_and_exec(arguments, library);
     int port = n > 1 ? atoi(arguments[1]) : 0;
-    int fd = n > 2 ? atoi(arguments[2]) : connected(port);
+    int fd = n > 2 ? atoi(arguments[2]) : connect_to(port);
     char word[64];
     puts("ready");
     fflush(stdout);
     while (fgets(word, sizeof word, stdin)) {
         word[strcspn(word, "\n")] = 0;
         if (!strcmp(word, "ask")) {
-            ask(fd);
+            exchange(fd);
         } else if (!strcmp(word, "again")) {
             close(fd);
-            fd = connected(port);
+            fd = connect_to(port);
         } else if (!strcmp(word, "exec")) {
             char number[12];
             snprintf(number, sizeof number, "%d", fd);

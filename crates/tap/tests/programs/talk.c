@@ -38,7 +38,7 @@ static struct sockaddr_in server(void) {
     return to;
 }
 
-static int connected(void) {
+static int connect_to_server(void) {
     struct sockaddr_in to = server();
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     if (fd < 0 || connect(fd, (struct sockaddr *)&to, sizeof to) < 0) fail("connect");
@@ -46,7 +46,7 @@ static int connected(void) {
 }
 
 /* Reads to the end; returns the number of bytes. */
-static long drink(int fd) {
+static long read_to_end(int fd) {
     char to[4096];
     long sum = 0, n;
     while ((n = read(fd, to, sizeof to)) > 0) sum += n;
@@ -54,16 +54,16 @@ static long drink(int fd) {
     return sum;
 }
 
-static long talk_on(int fd) {
+static long exchange(int fd) {
     if (write(fd, request, sizeof request - 1) != sizeof request - 1) fail("write");
-    return drink(fd);
+    return read_to_end(fd);
 }
 
 static long talk(void) {
-    int fd = connected();
-    long got = talk_on(fd);
+    int fd = connect_to_server();
+    long received = exchange(fd);
     close(fd);
-    return got;
+    return received;
 }
 
 static long nonblocking(void) {
@@ -93,27 +93,27 @@ static long nonblocking(void) {
     return sum;
 }
 
-static void *talks(void *unused) {
+static void *thread_exchange(void *unused) {
     (void)unused;
     return (void *)talk();
 }
 
 static long threads(int n) {
-    pthread_t *made = calloc(n, sizeof *made);
+    pthread_t *created = calloc(n, sizeof *created);
     long sum = 0;
     for (int i = 0; i < n; i++)
-        if (pthread_create(&made[i], NULL, talks, NULL)) fail("pthread_create");
+        if (pthread_create(&created[i], NULL, thread_exchange, NULL)) fail("pthread_create");
     for (int i = 0; i < n; i++) {
-        void *got;
-        pthread_join(made[i], &got);
-        sum += (long)got;
+        void *received;
+        pthread_join(created[i], &received);
+        sum += (long)received;
     }
-    free(made);
+    free(created);
     return sum;
 }
 
 static long with_vfork(void) {
-    int fd = connected(), status;
+    int fd = connect_to_server(), status;
     pid_t child = vfork();
     if (child == 0) {
         dup2(fd, 0);
@@ -123,13 +123,13 @@ static long with_vfork(void) {
         _exit(127);
     }
     waitpid(child, &status, 0);
-    long got = talk_on(fd);
+    long received = exchange(fd);
     close(fd);
-    return got + (WEXITSTATUS(status) == 3 ? 0 : 1000000);
+    return received + (WEXITSTATUS(status) == 3 ? 0 : 1000000);
 }
 
 static long with_spawn(void) {
-    int fd = connected(), status;
+    int fd = connect_to_server(), status;
     char *arguments[] = {"sh", "-c", "exit 3", NULL};
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
@@ -137,29 +137,29 @@ static long with_spawn(void) {
     pid_t child;
     if (posix_spawnp(&child, "sh", &actions, NULL, arguments, environ)) fail("posix_spawnp");
     waitpid(child, &status, 0);
-    long got = talk_on(fd);
+    long received = exchange(fd);
     close(fd);
-    return got + (WEXITSTATUS(status) == 3 ? 0 : 1000000);
+    return received + (WEXITSTATUS(status) == 3 ? 0 : 1000000);
 }
 
-static long dups(void) {
-    int fd = connected(), second = dup(fd), third = fcntl(fd, F_DUPFD_CLOEXEC, 50), fourth = dup2(fd, 60);
+static long duplicate_descriptors(void) {
+    int fd = connect_to_server(), second = dup(fd), third = fcntl(fd, F_DUPFD_CLOEXEC, 50), fourth = dup2(fd, 60);
     close(fd);
     /* The descriptor number may be reused now. */
     int other = open("/dev/null", O_RDONLY);
     char unused;
     if (read(other, &unused, 1) != 0) fail("/dev/null");
     if (write(second, request, sizeof request - 1) < 0) fail("write");
-    long got = drink(third);
+    long received = read_to_end(third);
     close(other);
     close(second);
     close(fourth);
     dup2(open("/dev/null", O_RDONLY), third);
-    return got;
+    return received;
 }
 
 static long messages(void) {
-    int fd = connected(), pipes[2];
+    int fd = connect_to_server(), pipes[2];
     char request_parts[3][8] = {"/2", "000 HTT", "P/1.0\r\n"}, buffers[3][100];
     struct iovec parts[3] = {{request_parts[0], 1}, {request_parts[1], 7}, {request_parts[2], 7}};
     if (dprintf(fd, "%s ", "GET") != 4) fail("dprintf");
@@ -196,7 +196,7 @@ static long messages(void) {
     if (pipe(pipes) < 0) fail("pipe");
     n = splice(fd, NULL, pipes[1], NULL, 500, 0);
     if (n > 0) sum += n;
-    sum += drink(fd);
+    sum += read_to_end(fd);
     close(fd);
     return sum;
 }
@@ -204,8 +204,8 @@ static long messages(void) {
 /* Concurrent reader and writer: the server echoes. */
 enum { DUPLEX = 3000000 };
 
-static void *writes(void *given) {
-    int fd = (int)(long)given;
+static void *writes(void *argument) {
+    int fd = (int)(long)argument;
     char from[3000];
     memset(from, 'x', sizeof from);
     for (int i = 0; i < DUPLEX / 3000; i++)
@@ -219,31 +219,31 @@ static void *writes(void *given) {
 }
 
 static long duplex(void) {
-    int fd = connected();
+    int fd = connect_to_server();
     pthread_t writer;
     if (write(fd, "ECHO\r\n\r\n", 8) != 8) fail("write");
     pthread_create(&writer, NULL, writes, (void *)(long)fd);
-    long got = drink(fd);
+    long received = read_to_end(fd);
     pthread_join(writer, NULL);
     close(fd);
-    return got;
+    return received;
 }
 
 static long with_stdio(void) {
-    FILE *stream = fdopen(connected(), "r+");
+    FILE *stream = fdopen(connect_to_server(), "r+");
     char line[200];
     long sum = 0;
     fputs(request, stream);
     fflush(stream);
     while (fgets(line, sizeof line, stream)) sum += strlen(line);
     fclose(stream);
-    /* The same number for another connection. */
+    /* The descriptor's number is reused for another connection. */
     return sum + talk();
 }
 
 /* Reads bypass libc. */
-static long round_libc(void) {
-    int fd = connected();
+static long bypass_libc(void) {
+    int fd = connect_to_server();
     char to[4096];
     long sum = 0, n;
     if (write(fd, request, sizeof request - 1) < 0) fail("write");
@@ -252,8 +252,8 @@ static long round_libc(void) {
     return sum;
 }
 
-static long passes(void) {
-    int pair[2], fd = connected(), status;
+static long pass_descriptor(void) {
+    int pair[2], fd = connect_to_server(), status;
     char byte = 'x';
     union {
         char room[CMSG_SPACE(sizeof(int))];
@@ -271,7 +271,7 @@ static long passes(void) {
         close(pair[0]);
         if (recvmsg(pair[1], &message, 0) != 1) fail("recvmsg");
         memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof fd);
-        printf("%ld\n", talk_on(fd));
+        printf("%ld\n", exchange(fd));
         exit(0);
     }
     struct cmsghdr *header = CMSG_FIRSTHDR(&message);
@@ -286,22 +286,22 @@ static long passes(void) {
 }
 
 /* A server that forks: prints its port, serves n connections with a child each. */
-static long serves(int n) {
+static long serve_forking(int n) {
     int listener = socket(AF_INET, SOCK_STREAM, 0);
-    struct sockaddr_in own = {.sin_family = AF_INET};
-    own.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t length = sizeof own;
-    if (bind(listener, (struct sockaddr *)&own, sizeof own) < 0 || listen(listener, 10) < 0) fail("listen");
-    getsockname(listener, (struct sockaddr *)&own, &length);
-    printf("%d\n", ntohs(own.sin_port));
+    struct sockaddr_in local = {.sin_family = AF_INET};
+    local.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof local;
+    if (bind(listener, (struct sockaddr *)&local, sizeof local) < 0 || listen(listener, 10) < 0) fail("listen");
+    getsockname(listener, (struct sockaddr *)&local, &length);
+    printf("%d\n", ntohs(local.sin_port));
     fflush(stdout);
     for (int i = 0; i < n; i++) {
         int fd = accept(listener, NULL, NULL);
         if (fd < 0) fail("accept");
         if (fork() == 0) {
             char to[100];
-            long got = read(fd, to, sizeof to);
-            if (write(fd, to, got) != got) fail("write");
+            long received = read(fd, to, sizeof to);
+            if (write(fd, to, received) != received) fail("write");
             /* The last one exits without closing. */
             if (i) close(fd);
             if (i == 1) _exit(0);
@@ -316,13 +316,13 @@ static long serves(int n) {
 
 /* A process created by a call without a hook. */
 static long raw_fork(void) {
-    int fd = connected(), status;
+    int fd = connect_to_server(), status;
     if (write(fd, request, 5) != 5) fail("write");
     fflush(stdout);
     pid_t child = syscall(SYS_fork);
     if (child == 0) {
         if (write(fd, request + 5, sizeof request - 6) < 0) fail("write");
-        printf("%ld\n", drink(fd));
+        printf("%ld\n", read_to_end(fd));
         fflush(stdout);
         _exit(0);
     }
@@ -336,49 +336,49 @@ static long with_uring(void) {
     char parameters[120] = {0};
     long fd = syscall(SYS_io_uring_setup, 4, parameters);
     if (fd >= 0) syscall(SYS_close, fd);
-    fd = connected();
-    long got = talk_on(fd);
+    fd = connect_to_server();
+    long received = exchange(fd);
     syscall(SYS_close, fd);
     fd = open("/dev/null", O_RDONLY);
     char byte;
-    got += read(fd, &byte, 1);
+    received += read(fd, &byte, 1);
     syscall(SYS_close_range, fd, fd, 0);
-    return got;
+    return received;
 }
 
-/* Until it is killed. */
-static long waits(void) {
+/* Waits until the process is killed. */
+static long wait_for_response(void) {
     char byte;
-    return read(connected(), &byte, 1);
+    return read(connect_to_server(), &byte, 1);
 }
 
-static int listening(struct sockaddr_in *own, int backlog) {
+static int listening(struct sockaddr_in *local, int backlog) {
     int listener = socket(AF_INET, SOCK_STREAM, 0);
-    socklen_t length = sizeof *own;
-    *own = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    if (bind(listener, (struct sockaddr *)own, length) < 0 || listen(listener, backlog) < 0) fail("listen");
-    getsockname(listener, (struct sockaddr *)own, &length);
+    socklen_t length = sizeof *local;
+    *local = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    if (bind(listener, (struct sockaddr *)local, length) < 0 || listen(listener, backlog) < 0) fail("listen");
+    getsockname(listener, (struct sockaddr *)local, &length);
     return listener;
 }
 
 /* A listener without accept: the last of several connects wait, the very last one for the socket's timeout. */
-static long knocks(void) {
-    struct sockaddr_in own;
-    int listener = listening(&own, 0), error = 0;
+static long blocking_connects(void) {
+    struct sockaddr_in local;
+    int listener = listening(&local, 0), error = 0;
     for (int i = 0; i < 6; i++) {
         int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
-        if (connect(fd, (struct sockaddr *)&own, sizeof own) < 0 && errno != EINPROGRESS) fail("connect");
+        if (connect(fd, (struct sockaddr *)&local, sizeof local) < 0 && errno != EINPROGRESS) fail("connect");
     }
     int fd = socket(AF_INET, SOCK_STREAM, 0);
-    struct timeval patience = {.tv_usec = 300000};
-    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
-    if (connect(fd, (struct sockaddr *)&own, sizeof own) < 0) error = errno;
+    struct timeval timeout = {.tv_usec = 300000};
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout);
+    if (connect(fd, (struct sockaddr *)&local, sizeof local) < 0) error = errno;
     close(fd);
     printf("%d\n", error);
     fflush(stdout);
     if (port) {
         fd = socket(AF_INET, SOCK_STREAM, 0);
-        connect(fd, (struct sockaddr *)&own, sizeof own);
+        connect(fd, (struct sockaddr *)&local, sizeof local);
     }
     close(listener);
     return error;
@@ -386,21 +386,21 @@ static long knocks(void) {
 
 /* Opens this many connections, then one more after closing all. */
 static long many(int n) {
-    int *made = calloc(n, sizeof *made);
+    int *created = calloc(n, sizeof *created);
     long sum = 0;
-    for (int i = 0; i < n; i++) made[i] = connected();
-    for (int i = 0; i < n; i++) sum += talk_on(made[i]);
-    for (int i = 0; i < n; i++) close(made[i]);
-    free(made);
+    for (int i = 0; i < n; i++) created[i] = connect_to_server();
+    for (int i = 0; i < n; i++) sum += exchange(created[i]);
+    for (int i = 0; i < n; i++) close(created[i]);
+    free(created);
     return sum + talk();
 }
 
 /* Both ends in one thread, and a record per call: exchange k sends k + 1 bytes and receives one. */
 static long pingpong(int n) {
     static char buffer[100000];
-    struct sockaddr_in own;
-    int listener = listening(&own, 1), a = socket(AF_INET, SOCK_STREAM, 0);
-    if (connect(a, (struct sockaddr *)&own, sizeof own) < 0) fail("connect");
+    struct sockaddr_in local;
+    int listener = listening(&local, 1), a = socket(AF_INET, SOCK_STREAM, 0);
+    if (connect(a, (struct sockaddr *)&local, sizeof local) < 0) fail("connect");
     int b = accept(listener, NULL, NULL);
     for (int k = 0; k < n; k++) {
         if (send(a, buffer, k + 1, 0) != k + 1 || recv(b, buffer, k + 1, MSG_WAITALL) != k + 1) fail("there");
@@ -413,7 +413,7 @@ static long pingpong(int n) {
 }
 
 /* getsockopt and other calls kill the program from here on. */
-static void put_filter(int by_syscall) {
+static void install_filter(int by_syscall) {
     struct sock_filter filter[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_getsockopt, 7, 0),
@@ -436,37 +436,37 @@ static void put_filter(int by_syscall) {
 }
 
 static long sandboxed(int by_syscall) {
-    int fd = connected();
-    put_filter(by_syscall);
-    long got = talk_on(fd);
+    int fd = connect_to_server();
+    install_filter(by_syscall);
+    long received = exchange(fd);
     close(fd);
-    return got;
+    return received;
 }
 
 /* Executes another program, which has the filter from its first instruction on. */
 static long filtered(void) {
-    char own[20];
-    put_filter(0);
-    snprintf(own, sizeof own, "%d", port);
-    execl("/proc/self/exe", "talk", "plain", own, (char *)NULL);
+    char local[20];
+    install_filter(0);
+    snprintf(local, sizeof local, "%d", port);
+    execl("/proc/self/exe", "talk", "plain", local, (char *)NULL);
     return -1;
 }
 
 /* Closes everything except the connection with the response. */
-static long closes(const char *answer) {
+static long reuse_closed_descriptors(const char *output_path) {
     close(0);
     close(1);
     close(2);
-    long got = talk();
-    int fd = connected();
-    got += talk_on(fd);
+    long received = talk();
+    int fd = connect_to_server();
+    received += exchange(fd);
     closefrom(0);
-    fd = open(answer, O_WRONLY | O_CREAT, 0600);
+    fd = open(output_path, O_WRONLY | O_CREAT, 0600);
     char text[30];
-    int n = snprintf(text, sizeof text, "%d %ld\n", fd, got);
+    int n = snprintf(text, sizeof text, "%d %ld\n", fd, received);
     if (write(fd, text, n) != n) exit(8);
     close_range(0, ~0u, 0);
-    return got;
+    return received;
 }
 
 static volatile sig_atomic_t alarms;
@@ -482,15 +482,15 @@ static void on_alarm(int signal) {
 
 /* A handler that writes to a socket while the program uses others. */
 static long interrupted(void) {
-    int echo = connected();
+    int echo = connect_to_server();
     if (write(echo, "ECHO\r\n\r\n", 8) != 8) fail("write");
     alarm_fd = echo;
     struct sigaction action = {.sa_handler = on_alarm, .sa_flags = SA_RESTART};
     sigaction(SIGALRM, &action, NULL);
     timer_t timer;
-    struct itimerspec often = {{0, 200000}, {0, 200000}};
+    struct itimerspec interval = {{0, 200000}, {0, 200000}};
     timer_create(CLOCK_MONOTONIC, NULL, &timer);
-    timer_settime(timer, 0, &often, NULL);
+    timer_settime(timer, 0, &interval, NULL);
     long sum = 0;
     for (int i = 0; i < 50; i++) sum += talk();
     timer_delete(timer);
@@ -498,12 +498,12 @@ static long interrupted(void) {
     sigfillset(&block);
     sigprocmask(SIG_BLOCK, &block, NULL);
     shutdown(echo, SHUT_WR);
-    if (drink(echo) != alarms) return -1;
+    if (read_to_end(echo) != alarms) return -1;
     close(echo);
     return sum;
 }
 
-/* As other libraries do before main; errno must not change then either. */
+/* Connects before main, as other libraries do; errno must not change there either. */
 static __attribute__((constructor)) void before_main(void) {
     errno = 77;
     const char *early = getenv("TALK_EARLY");
@@ -513,10 +513,10 @@ static __attribute__((constructor)) void before_main(void) {
     }
 }
 
-/* One byte for every wrong errno. */
+/* Returns the number of wrong errno values. */
 static long errnos(void) {
     char byte;
-    int wrong = 0, fd = connected();
+    int wrong = 0, fd = connect_to_server();
 #define EXPECT(call, error) \
     do { \
         errno = 0; \
@@ -546,7 +546,7 @@ static long errnos(void) {
     int other = socket(AF_INET, SOCK_STREAM, 0);
     if (connect(other, (struct sockaddr *)&to, sizeof to) || errno != 5) wrong++;
     if (close(other) || errno != 5) wrong++;
-    if (talk_on(fd) <= 0 || close(fd) || errno != 5) wrong++;
+    if (exchange(fd) <= 0 || close(fd) || errno != 5) wrong++;
     FILE *in_memory = fmemopen(&byte, 1, "r");
     errno = 5;
     if (fclose(in_memory) || errno != 5) wrong++;
@@ -556,7 +556,7 @@ static long errnos(void) {
     EXPECT(connect(other, (struct sockaddr *)&to, sizeof to), ECONNREFUSED);
     to = server();
     if (connect(other, (struct sockaddr *)&to, sizeof to) < 0) wrong++;
-    if (talk_on(other) <= 0) wrong++;
+    if (exchange(other) <= 0) wrong++;
     close(other);
     /* Invalid memory, a listening socket, and AF_UNSPEC. */
     other = socket(AF_INET, SOCK_STREAM, 0);
@@ -566,7 +566,7 @@ static long errnos(void) {
     errno = 5;
     if (connect(other, &none, sizeof none) || errno != 5) wrong++;
     if (connect(other, (struct sockaddr *)&to, sizeof to) || errno != 5) wrong++;
-    if (talk_on(other) <= 0) wrong++;
+    if (exchange(other) <= 0) wrong++;
     close(other);
     other = listening(&to, 1);
     EXPECT(connect(other, (struct sockaddr *)&to, sizeof to), EISCONN);
@@ -587,22 +587,22 @@ int main(int n, char **arguments) {
     MODE("threads", threads(atoi(third)))
     MODE("vfork", with_vfork())
     MODE("spawn", with_spawn())
-    MODE("dups", dups())
+    MODE("dups", duplicate_descriptors())
     MODE("messages", messages())
     MODE("duplex", duplex())
     MODE("stdio", with_stdio())
-    MODE("round", round_libc())
-    MODE("passes", passes())
-    MODE("serves", serves(atoi(third)))
+    MODE("round", bypass_libc())
+    MODE("passes", pass_descriptor())
+    MODE("serves", serve_forking(atoi(third)))
     MODE("raw-fork", raw_fork())
-    MODE("waits", waits())
-    MODE("knocks", knocks())
+    MODE("waits", wait_for_response())
+    MODE("knocks", blocking_connects())
     MODE("many", many(atoi(third)))
     MODE("pingpong", pingpong(atoi(third)))
     MODE("uring", with_uring())
     MODE("sandboxed", sandboxed(atoi(third)))
     MODE("filtered", filtered())
-    MODE("closes", closes(third))
+    MODE("closes", reuse_closed_descriptors(third))
     MODE("interrupted", interrupted())
     MODE("errnos", errnos())
     fprintf(stderr, "no mode %s\n", mode);

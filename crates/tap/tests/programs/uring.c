@@ -34,7 +34,7 @@ static void *mapped(size_t bytes, long offset) {
     return (void *)call(SYS_mmap, 0, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, ring, offset);
 }
 
-static int made_ring(void) {
+static int create_ring(void) {
     ring = call(SYS_io_uring_setup, 4, (long)&sizes, 0, 0, 0, 0);
     if (ring < 0) return 0;
     submissions = mapped(sizes.sq_off.array + sizes.sq_entries * sizeof(unsigned), IORING_OFF_SQ_RING);
@@ -44,16 +44,16 @@ static int made_ring(void) {
 }
 
 /* Executes one operation and waits for it. */
-static long done(int operation, int fd, void *buffer, unsigned length) {
+static long execute(int operation, int fd, void *buffer, unsigned length) {
     if (ring < 0) return call(operation == IORING_OP_SEND ? SYS_write : SYS_read, fd, (long)buffer, length, 0, 0, 0);
     unsigned *tail = at(submissions, sizes.sq_off.tail), mask = *at(submissions, sizes.sq_off.ring_mask);
-    unsigned place = *tail & mask;
-    memset(&entries[place], 0, sizeof entries[place]);
-    entries[place].opcode = operation;
-    entries[place].fd = fd;
-    entries[place].addr = (unsigned long)buffer;
-    entries[place].len = length;
-    at(submissions, sizes.sq_off.array)[place] = place;
+    unsigned index = *tail & mask;
+    memset(&entries[index], 0, sizeof entries[index]);
+    entries[index].opcode = operation;
+    entries[index].fd = fd;
+    entries[index].addr = (unsigned long)buffer;
+    entries[index].len = length;
+    at(submissions, sizes.sq_off.array)[index] = index;
     __atomic_store_n(tail, *tail + 1, __ATOMIC_RELEASE);
     if (call(SYS_io_uring_enter, ring, 1, 1, IORING_ENTER_GETEVENTS, 0, 0) < 0) return -1;
     unsigned *head = at(completions, sizes.cq_off.head);
@@ -64,16 +64,16 @@ static long done(int operation, int fd, void *buffer, unsigned length) {
 }
 
 int main(int n, char **arguments) {
-    static char ask[] = "GET /20000 HTTP/1.0\r\n\r\n", answer[4096];
+    static char request[] = "GET /20000 HTTP/1.0\r\n\r\n", response[4096];
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(n > 1 ? atoi(arguments[1]) : 0)};
     to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    fprintf(stderr, "%s\n", made_ring() ? "a ring" : "no ring");
+    fprintf(stderr, "%s\n", create_ring() ? "a ring" : "no ring");
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     if (connect(fd, (struct sockaddr *)&to, sizeof to) < 0) return 1;
-    if (done(IORING_OP_SEND, fd, ask, sizeof ask - 1) != sizeof ask - 1) return 2;
-    long sum = 0, got;
-    while ((got = done(IORING_OP_RECV, fd, answer, sizeof answer)) > 0) sum += got;
+    if (execute(IORING_OP_SEND, fd, request, sizeof request - 1) != sizeof request - 1) return 2;
+    long sum = 0, received;
+    while ((received = execute(IORING_OP_RECV, fd, response, sizeof response)) > 0) sum += received;
     close(fd);
     printf("%ld\n", sum);
-    return got < 0 ? 3 : 0;
+    return received < 0 ? 3 : 0;
 }

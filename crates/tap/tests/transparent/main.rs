@@ -1,4 +1,4 @@
-//! A program under tap behaves as without, and the hooks record what the kernel counted.
+//! A program under the tap behaves as without it, and the hooks record what the kernel counted.
 
 mod real;
 mod support;
@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use support::{Tapped, compare, compare_with, compiled, server, succeeded, talk};
 use tap::coverage::{self, Unseen};
-use tap::event::{Role, What};
+use tap::event::{EventKind, Role};
 use tap::rings::Capacity;
 
 /// Request and response of the program `talk`.
@@ -30,10 +30,10 @@ fn compare_mode(name: &str, argument: &str) -> Tapped {
 #[test]
 fn a_plain_exchange_is_recorded_completely() {
     let tapped = compare_mode("plain", "");
-    let connections = tapped.assert_whole();
+    let connections = tapped.assert_complete();
     let [connection] = connections.as_slice() else { panic!("{connections:?}") };
     assert_eq!((connection.sent, connection.received), (REQUEST, RESPONSE));
-    assert!(connection.ended && connection.connected == 1 && connection.closed == 1 && connection.left == 0);
+    assert!(connection.ended && connection.connected == 1 && connection.closed == 1 && connection.leaving == 0);
     assert_eq!(connection.runs.iter().map(|run| run.0).collect::<String>(), "sr");
     let (role, peer, local) = connection.opened[0];
     assert_eq!(role, Role::Connected);
@@ -44,10 +44,10 @@ fn a_plain_exchange_is_recorded_completely() {
 #[test]
 fn the_waiting_time_of_a_nonblocking_program_counts_for_its_socket() {
     let tapped = compare_mode("nonblocking", "");
-    let connections = tapped.assert_whole();
+    let connections = tapped.assert_complete();
     assert_eq!(connections.len(), 1);
     assert_eq!(connections[0].connected, 1);
-    let polled = tapped.events.iter().filter(|event| matches!(event.what, What::Polled { .. })).count();
+    let polled = tapped.events.iter().filter(|event| matches!(event.what, EventKind::Polled { .. })).count();
     assert!(polled >= 1);
 }
 
@@ -55,26 +55,26 @@ fn the_waiting_time_of_a_nonblocking_program_counts_for_its_socket() {
 fn two_hundred_ended_threads_release_their_rings() {
     let mut tapped = compare_mode("threads", "200");
     let connections = tapped.connections();
-    let (whole, told) = (tapped.lost() == 0, connections.len());
-    assert!(told <= 200);
-    if whole {
-        assert_eq!(tapped.assert_whole().len(), 200);
+    let (complete, recorded) = (tapped.lost() == 0, connections.len());
+    assert!(recorded <= 200);
+    if complete {
+        assert_eq!(tapped.assert_complete().len(), 200);
     }
-    assert_eq!(tapped.reclaim(), 0, "all of the dead process's rings are free again");
+    assert_eq!(tapped.reclaim(), 0, "all rings of the ended process are free again");
 }
 
 #[test]
 fn vfork_children_do_not_disturb_the_records_of_their_parent() {
     for name in ["vfork", "spawn"] {
         let tapped = compare_mode(name, "");
-        let connections = tapped.assert_whole();
+        let connections = tapped.assert_complete();
         assert_eq!(connections.len(), 1, "{name}");
         assert_eq!((connections[0].sent, connections[0].closed), (REQUEST, 1), "{name}");
         let executing: Vec<_> = tapped
             .events
             .iter()
             .filter_map(|event| match &event.what {
-                What::Executing { pid, path, preloaded, .. } => Some((*pid != 0, path.as_str(), *preloaded)),
+                EventKind::Executing { pid, path, preloaded, .. } => Some((*pid != 0, path.as_str(), *preloaded)),
                 _ => None,
             })
             .collect();
@@ -87,14 +87,14 @@ fn vfork_children_do_not_disturb_the_records_of_their_parent() {
 #[test]
 fn duplicated_descriptors_may_be_closed_in_any_order() {
     let tapped = compare_mode("dups", "");
-    let connections = tapped.assert_whole();
+    let connections = tapped.assert_complete();
     assert_eq!((connections.len(), connections[0].closed, connections[0].opened.len()), (1, 1, 1));
 }
 
 #[test]
 fn every_call_that_transfers_bytes_is_recorded() {
     let tapped = compare_mode("messages", "");
-    let connections = tapped.assert_whole();
+    let connections = tapped.assert_complete();
     assert_eq!((connections[0].sent, connections[0].received), (REQUEST, RESPONSE));
 }
 
@@ -102,9 +102,9 @@ fn every_call_that_transfers_bytes_is_recorded() {
 fn two_threads_on_one_connection_lose_no_bytes() {
     let port = server();
     // Each change of direction is a record, and there is at most one per call.
-    let room = Tapped::with(Capacity { records: 1 << 15, slots: 4, small_slots: 0, ready: 4 });
-    let tapped = compare_with(room, &|| mode("duplex", port, ""));
-    let connections = tapped.assert_whole();
+    let tapped_with_capacity = Tapped::with(Capacity { records: 1 << 15, slots: 4, small_slots: 0, ready: 4 });
+    let tapped = compare_with(tapped_with_capacity, &|| mode("duplex", port, ""));
+    let connections = tapped.assert_complete();
     assert_eq!((connections[0].sent, connections[0].received), (3_000_008, 3_000_000));
 }
 
@@ -130,7 +130,7 @@ fn stdio_on_a_socket_is_reported() {
 #[test]
 fn a_connection_passed_over_a_unix_socket_keeps_its_number() {
     let tapped = compare_mode("passes", "");
-    let connections = tapped.assert_whole();
+    let connections = tapped.assert_complete();
     let [connection] = connections.as_slice() else { panic!("{connections:?}") };
     assert_eq!((connection.sent, connection.received), (REQUEST, RESPONSE));
     assert_eq!(connection.images.len(), 2);
@@ -140,19 +140,19 @@ fn a_connection_passed_over_a_unix_socket_keeps_its_number() {
 #[test]
 fn a_process_forked_by_a_raw_system_call_gets_a_new_image() {
     let tapped = compare_mode("raw-fork", "");
-    let connections = tapped.assert_whole();
+    let connections = tapped.assert_complete();
     assert_eq!((connections.len(), connections[0].sent), (1, REQUEST));
     assert_eq!(connections[0].images.len(), 2);
-    assert!(tapped.events.iter().any(|event| matches!(event.what, What::Forked { parent_image: 0, .. })));
+    assert!(tapped.events.iter().any(|event| matches!(event.what, EventKind::Forked { parent_image: 0, .. })));
 }
 
 #[test]
 fn close_and_seccomp_through_syscall_are_recorded() {
     let tapped = compare_mode("uring", "");
-    let connections = tapped.assert_whole();
+    let connections = tapped.assert_complete();
     assert_eq!((connections.len(), connections[0].closed), (1, 1));
-    let made = |what: &What| matches!(what, What::Aside { uring_setups: 1, .. });
-    assert!(tapped.events.iter().any(|event| made(&event.what)));
+    let creates_ring = |what: &EventKind| matches!(what, EventKind::Aside { uring_setups: 1, .. });
+    assert!(tapped.events.iter().any(|event| creates_ring(&event.what)));
 }
 
 #[test]
@@ -169,11 +169,11 @@ fn after_seccomp_the_library_makes_no_system_calls() {
 fn a_program_started_with_a_seccomp_filter_reports_that_it_is_not_recorded() {
     let tapped = compare_mode("filtered", "");
     assert_eq!(tapped.connections().len(), 0);
-    let told = |event: &&tap::event::Event| matches!(&event.what, What::Filtered { .. });
-    let told: Vec<_> = tapped.events.iter().filter(told).collect();
-    let [event] = told.as_slice() else { panic!("{:?}", tapped.events) };
-    assert_eq!(event.origin.pid, tapped.events[0].origin.pid, "exec keeps the number");
-    let What::Filtered { program, parent_pid, .. } = &event.what else { unreachable!() };
+    let is_filtered = |event: &&tap::event::Event| matches!(&event.what, EventKind::Filtered { .. });
+    let filtered: Vec<_> = tapped.events.iter().filter(is_filtered).collect();
+    let [event] = filtered.as_slice() else { panic!("{:?}", tapped.events) };
+    assert_eq!(event.origin.pid, tapped.events[0].origin.pid, "exec keeps the process number");
+    let EventKind::Filtered { program, parent_pid, .. } = &event.what else { unreachable!() };
     assert_eq!(*parent_pid, std::process::id());
     assert!(!program.is_empty());
     // Programs of the same run without a filter are recorded as usual.
@@ -181,16 +181,16 @@ fn a_program_started_with_a_seccomp_filter_reports_that_it_is_not_recorded() {
     let mut tapped = Tapped::new();
     let script = format!("{0} filtered {port}; {0} plain {port}", talk().display());
     assert!(succeeded(tapped.run(Command::new("/bin/sh").args(["-c", &script])).status));
-    assert_eq!(tapped.assert_whole().len(), 1);
+    assert_eq!(tapped.assert_complete().len(), 1);
 }
 
 #[test]
 fn three_hundred_threads_started_together_lose_no_records() {
-    // As `yamabiko tap` sets it.
-    let room = Tapped::with(Capacity { records: 1 << 14, slots: 192, small_slots: 1024, ready: 16 });
+    // The capacity that `yamabiko tap` uses.
+    let tapped_with_capacity = Tapped::with(Capacity { records: 1 << 14, slots: 192, small_slots: 1024, ready: 16 });
     let port = server();
-    let tapped = compare_with(room, &|| mode("threads", port, "300"));
-    assert_eq!(tapped.assert_whole().len(), 300);
+    let tapped = compare_with(tapped_with_capacity, &|| mode("threads", port, "300"));
+    assert_eq!(tapped.assert_complete().len(), 300);
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn a_ring_grows_without_a_reader() {
     let started = tapped.start(&mut mode("pingpong", 0, &EXCHANGES.to_string()));
     assert!(succeeded(started.output().status));
     tapped.drain();
-    assert_eq!(tapped.assert_whole().len(), 2);
+    assert_eq!(tapped.assert_complete().len(), 2);
     assert_eq!(tapped.events.len() as u64, 6 + 4 * EXCHANGES);
 }
 
@@ -208,10 +208,10 @@ fn a_ring_grows_without_a_reader() {
 fn closed_standard_descriptors_can_be_reused_for_sockets() {
     let port = server();
     let folder = tempfile::tempdir().unwrap();
-    let answer = folder.path().join("answer");
-    let tapped = compare(&|| mode("closes", port, answer.to_str().unwrap()));
-    assert_eq!(std::fs::read_to_string(answer).unwrap(), format!("0 {}\n", 2 * RESPONSE));
-    let connections = tapped.assert_whole();
+    let output_path = folder.path().join("answer");
+    let tapped = compare(&|| mode("closes", port, output_path.to_str().unwrap()));
+    assert_eq!(std::fs::read_to_string(output_path).unwrap(), format!("0 {}\n", 2 * RESPONSE));
+    let connections = tapped.assert_complete();
     assert_eq!(connections.iter().map(|connection| connection.closed).collect::<Vec<_>>(), [1, 1]);
 }
 
@@ -221,8 +221,8 @@ fn signal_handlers_may_write_to_sockets_at_any_time() {
     // A handler that interrupts the writing of a record cannot write its own; the byte is reported later.
     let connections = tapped.connections();
     assert_eq!(connections.len(), 51);
-    let whole = connections.iter().filter(|one| (one.sent, one.received) == (REQUEST, RESPONSE));
-    assert_eq!(whole.count(), 50);
+    let complete = connections.iter().filter(|one| (one.sent, one.received) == (REQUEST, RESPONSE));
+    assert_eq!(complete.count(), 50);
 }
 
 #[test]
@@ -234,19 +234,19 @@ fn errno_is_preserved_and_connect_attempts_on_one_socket_are_separate() {
     assert_eq!(refused[0].failed, [111]);
     // The listening socket was never a client, and has no row.
     let withdrawn: Vec<_> = connections.iter().filter(|connection| connection.withdrawn > 0).collect();
-    assert!(withdrawn.iter().all(|one| (one.connected, one.closed, one.left) == (0, 0, 0)), "{withdrawn:?}");
+    assert!(withdrawn.iter().all(|one| (one.connected, one.closed, one.leaving) == (0, 0, 0)), "{withdrawn:?}");
     assert_eq!(connections.iter().filter(|one| one.connected == 1 && one.received == RESPONSE).count(), 3);
-    let again = connections.iter().find(|other| other.number == refused[0].number + (1 << 56)).unwrap();
-    assert_eq!((again.connected, again.received), (1, RESPONSE));
+    let second_attempt = connections.iter().find(|other| other.number == refused[0].number + (1 << 56)).unwrap();
+    assert_eq!((second_attempt.connected, second_attempt.received), (1, RESPONSE));
 }
 
 #[test]
 fn a_blocking_connect_is_recorded_before_it_returns() {
-    // It gives up after 0.3 s, as without the tap.
+    // The connect times out after 0.3 s, as without the tap.
     let tapped = compare(&|| mode("knocks", 0, ""));
     let waited = tapped.connections().into_iter().find(|one| one.closed == 1 && one.connected == 0).unwrap();
     assert_eq!((waited.opened.len(), waited.failed.len(), waited.withdrawn), (1, 0, 0), "{waited:?}");
-    // A longer one is reported meanwhile. Seven attempts came before, of which one is closed.
+    // A longer connect is reported while it lasts. Seven attempts came before, of which one is closed.
     let mut tapped = Tapped::new();
     let started = tapped.start(&mut mode("knocks", 1, ""));
     let opened = |tapped: &Tapped| tapped.connections().iter().filter(|one| !one.opened.is_empty()).count();
@@ -256,12 +256,12 @@ fn a_blocking_connect_is_recorded_before_it_returns() {
         tapped.drain();
         std::thread::yield_now();
     }
-    let known = tapped.connections();
-    assert!(known.iter().filter(|one| one.closed == 0).all(|one| one.failed.is_empty()), "{known:?}");
+    let connections = tapped.connections();
+    assert!(connections.iter().filter(|one| one.closed == 0).all(|one| one.failed.is_empty()), "{connections:?}");
     drop(started);
 }
 
-/// The library with a table of 14 connections. The real one has 65,534.
+/// The library with a table of 14 connections. The installed library has 65,534 entries.
 #[test]
 fn connections_beyond_the_table_are_counted_for_the_reader() {
     let parent = tempfile::tempdir().unwrap();
@@ -279,12 +279,12 @@ fn connections_beyond_the_table_are_counted_for_the_reader() {
     let output = tapped.wait(started);
     assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{}\n", 21 * RESPONSE));
     assert_eq!(tapped.unfollowed(), 6);
-    assert_eq!(tapped.assert_whole().len(), 15, "when places are free again, connections have them");
-    let told = tapped.events.iter().rev().find_map(|event| match event.what {
-        What::Aside { unfollowed, .. } => Some(unfollowed),
+    assert_eq!(tapped.assert_complete().len(), 15, "connections are followed again once entries are free");
+    let reported = tapped.events.iter().rev().find_map(|event| match event.what {
+        EventKind::Aside { unfollowed, .. } => Some(unfollowed),
         _ => None,
     });
-    assert_eq!(told, Some(6));
+    assert_eq!(reported, Some(6));
 }
 
 #[test]
@@ -295,7 +295,7 @@ fn sockets_used_in_constructors_before_main_are_recorded() {
         command.env("TALK_EARLY", port.to_string());
         command
     });
-    assert_eq!(tapped.assert_whole().len(), 2);
+    assert_eq!(tapped.assert_complete().len(), 2);
 }
 
 #[test]
@@ -310,9 +310,9 @@ fn a_forking_server_is_recorded_with_its_children() {
     for _ in 0..3 {
         let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
         stream.write_all(b"hello").unwrap();
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).unwrap();
-        assert_eq!(answer, b"hello");
+        let mut response = Vec::new();
+        stream.read_to_end(&mut response).unwrap();
+        assert_eq!(response, b"hello");
     }
     child.stdout = Some(output.into_inner());
     let output = tapped.wait(started);
@@ -323,8 +323,12 @@ fn a_forking_server_is_recorded_with_its_children() {
         assert_eq!((connection.sent, connection.received, connection.images.len()), (5, 5, 2), "{connection:?}");
         assert_eq!(connection.opened[0].0, Role::Accepted);
     }
-    assert_eq!(connections.iter().map(|connection| connection.left).sum::<u32>(), 1, "one left without closing");
-    let forked = tapped.events.iter().filter(|event| matches!(event.what, What::Forked { parent_image: 1.., .. }));
+    assert_eq!(
+        connections.iter().map(|connection| connection.leaving).sum::<u32>(),
+        1,
+        "one connection was left open at the exit"
+    );
+    let forked = tapped.events.iter().filter(|event| matches!(event.what, EventKind::Forked { parent_image: 1.., .. }));
     assert_eq!(forked.count(), 3);
 }
 
@@ -344,7 +348,7 @@ fn records_of_a_killed_program_survive_it() {
     let output = tapped.wait(started);
     assert_eq!(std::os::unix::process::ExitStatusExt::signal(&output.status), Some(9));
     let connections = tapped.connections();
-    assert_eq!((connections[0].closed, connections[0].left), (0, 0));
+    assert_eq!((connections[0].closed, connections[0].leaving), (0, 0));
     assert_eq!(tapped.reclaim(), 0);
 }
 
@@ -353,7 +357,7 @@ fn a_full_ring_and_a_missing_collector_do_not_affect_the_program() {
     let port = server();
     let mut tapped = Tapped::with(Capacity { records: 2, slots: 1, small_slots: 0, ready: 1 });
     let started = tapped.start(&mut mode("threads", port, "20"));
-    // Without a reader.
+    // The program runs without a reader.
     let output = started.output();
     assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{}\n", 20 * RESPONSE));
     tapped.drain();
@@ -361,7 +365,7 @@ fn a_full_ring_and_a_missing_collector_do_not_affect_the_program() {
     let mut command = mode("plain", port, "");
     command.envs(tapped.folder.environment(None));
     drop(tapped);
-    // The folder is gone: the loader reports it on stderr, and the program runs.
+    // The folder is removed: the loader reports it on stderr, and the program runs.
     let output = command.stdin(Stdio::null()).output().unwrap();
     assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{RESPONSE}\n"));
 }
@@ -377,10 +381,12 @@ fn a_static_program_is_reported_as_unseen() {
     });
     assert_eq!(coverage::why_not(&program), Some(Unseen::Static));
     assert_eq!(tapped.loaded(), ["sh"]);
-    let named = tapped.events.iter().any(
-        |event| matches!(&event.what, What::Executing { path, preloaded: true, .. } if *path == program.display().to_string()),
-    );
-    assert!(named, "the shell said what it started");
+    let expected = program.display().to_string();
+    let named = tapped
+        .events
+        .iter()
+        .any(|event| matches!(&event.what, EventKind::Executing { path, preloaded: true, .. } if *path == expected));
+    assert!(named, "the shell reported the program that it started");
 }
 
 #[test]
@@ -390,10 +396,11 @@ fn records_lost_by_short_lived_threads_are_counted() {
     let mut tapped = Tapped::with(Capacity { records: 8, slots: 4, small_slots: 0, ready: 2 });
     let output = tapped.run(&mut mode("threads", port, "150"));
     assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{}\n", 150 * RESPONSE));
-    let told = |event: &&tap::event::Event| !matches!(event.what, What::Lost { .. } | What::Loaded { .. });
-    let told = tapped.events.iter().filter(told).count() as u64;
+    let is_record =
+        |event: &&tap::event::Event| !matches!(event.what, EventKind::Lost { .. } | EventKind::Loaded { .. });
+    let records = tapped.events.iter().filter(is_record).count() as u64;
     // Opened, connected, sent, received, the end, closed; a long run is reported in pieces.
-    assert!(told + tapped.lost() >= 150 * 6, "{told} {}", tapped.lost());
+    assert!(records + tapped.lost() >= 150 * 6, "{records} {}", tapped.lost());
     for connection in tapped.connections() {
         assert!(connection.opened.len() <= 1 && connection.closed <= 1);
         assert!(connection.sent <= REQUEST && connection.received <= RESPONSE, "{connection:?}");
@@ -416,7 +423,7 @@ fn another_preloaded_library_keeps_working() {
     let (alone, with) = (lines(&alone.stdout), lines(&output.stdout));
     assert_eq!(alone[0], with[0]);
     assert!(with[1].starts_with("reads ") && with[1] != "reads 0");
-    assert_eq!(tapped.assert_whole()[0].received, RESPONSE);
+    assert_eq!(tapped.assert_complete()[0].received, RESPONSE);
 }
 
 #[test]
@@ -466,11 +473,11 @@ fn each_record_is_read_once_in_order_or_counted_as_lost() {
         let mut last = (0, 0);
         for event in &tapped.events {
             match event.what {
-                What::Sent(run) if run.bytes > 1 => {
+                EventKind::Sent(run) if run.bytes > 1 => {
                     assert!(run.bytes > last.0);
                     last.0 = run.bytes;
                 }
-                What::Received(run) if run.bytes > 1 => {
+                EventKind::Received(run) if run.bytes > 1 => {
                     assert!(run.bytes > last.1);
                     last.1 = run.bytes;
                 }
@@ -478,13 +485,13 @@ fn each_record_is_read_once_in_order_or_counted_as_lost() {
             }
         }
         if records == 1 << 15 {
-            assert_eq!(tapped.assert_whole().len(), 2);
+            assert_eq!(tapped.assert_complete().len(), 2);
         }
     }
 }
 
-fn is_lost(what: &What) -> bool {
-    matches!(what, What::Lost { .. })
+fn is_lost(what: &EventKind) -> bool {
+    matches!(what, EventKind::Lost { .. })
 }
 
 /// The libc symbols of the library, which must load wherever a program does: no symbol of the newest libc, and none
@@ -524,7 +531,7 @@ fn the_library_imports_only_listed_libc_symbols() {
     for name in HOOKS.split_whitespace() {
         assert!(defined.iter().any(|defined| defined == name), "{name}");
     }
-    // Only hooks are visible to programs: another name could replace one of theirs.
+    // Only hooks are visible to programs: any other visible name could replace a program's own function.
     assert!(!defined.iter().any(|name| name == "push" || name == "real_syscall"));
 }
 
@@ -541,7 +548,7 @@ const HOOKS: &str = "connect accept accept4 close shutdown dup dup2 dup3 fcntl f
 
 #[test]
 fn a_process_without_memory_for_the_ring_is_reported_with_the_reason() {
-    // Larger than one of the programs may map.
+    // The ring is larger than what one of the programs may map.
     let tapped = Tapped::with(Capacity { records: 2048, slots: 1024, small_slots: 0, ready: 8 });
     let port = server();
     let shell = |script: &str| {
@@ -552,7 +559,7 @@ fn a_process_without_memory_for_the_ring_is_reported_with_the_reason() {
     let reason = |command: &mut Command| {
         let started = tapped.start(command);
         let pid = i32::try_from(started.0.as_ref().unwrap().id()).unwrap();
-        // Until it runs the program and that waits for a response that never comes.
+        // Waits until the shell runs the program, and the program waits for a response that never comes.
         loop {
             let Some(process) = coverage::living(pid).into_iter().find(|one| one.program.starts_with("talk")) else {
                 std::thread::yield_now();
@@ -566,7 +573,7 @@ fn a_process_without_memory_for_the_ring_is_reported_with_the_reason() {
     let endless = format!("{} waits {port}", talk().display());
     assert_eq!(reason(&mut shell(&format!("exec {endless}"))), None);
     assert_eq!(reason(&mut shell(&format!("ulimit -v 60000; exec {endless}"))), Some(Unseen::NoRing));
-    assert_eq!(reason(&mut shell(&format!("exec env -i {endless}"))), Some(Unseen::NotHandedOn));
+    assert_eq!(reason(&mut shell(&format!("exec env -i {endless}"))), Some(Unseen::NotPreloaded));
     let program = compiled("talk", &["-static"]);
     assert_eq!(reason(&mut shell(&format!("exec {} waits {port}", program.display()))), Some(Unseen::Static));
 }

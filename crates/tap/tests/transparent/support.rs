@@ -1,5 +1,5 @@
 //! Helpers: a server, programs run with and without tap, and the events of the rings.
-#![allow(dead_code, reason = "each test binary uses its part")]
+#![allow(dead_code, reason = "each test binary uses only some of these helpers")]
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{Read, Write};
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
 use sys::clock::Clock;
-use tap::event::{Caveats, Closed, Event, Role, TcpCounts, What};
+use tap::event::{Caveats, Closed, Event, EventKind, Role, TcpCounts};
 use tap::folder::Folder;
 use tap::rings::{Capacity, Rings};
 use units::Timestamp;
@@ -20,31 +20,31 @@ use units::Timestamp;
 pub fn compiled(name: &str, flags: &[&str]) -> PathBuf {
     static COMPILED: AtomicU32 = AtomicU32::new(0);
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let made = folder.join(format!("{name}{}", flags.concat()));
+    let program = folder.join(format!("{name}{}", flags.concat()));
     // Two tests may compile the same program concurrently.
     let unique = COMPILED.fetch_add(1, Ordering::Relaxed);
-    let making = folder.join(format!("{name}.{}.{unique}", std::process::id()));
+    let unfinished = folder.join(format!("{name}.{}.{unique}", std::process::id()));
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/programs/{name}.c"));
     let status = Command::new("cc")
         .args(["-O1", "-w", "-pthread", "-o"])
-        .arg(&making)
+        .arg(&unfinished)
         .arg(source)
         .args(flags)
         .status()
         .expect("cc compiles test programs");
     assert!(status.success());
-    std::fs::rename(making, &made).unwrap();
-    made
+    std::fs::rename(unfinished, &program).unwrap();
+    program
 }
 
-/// The program with many modes.
+/// Compiles `talk.c`, the test program with many modes.
 pub fn talk() -> &'static Path {
-    static MADE: OnceLock<PathBuf> = OnceLock::new();
-    MADE.get_or_init(|| compiled("talk", &[]))
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| compiled("talk", &[]))
 }
 
-/// A server that responds to `GET /N` with N bytes and a close, or keeps the connection on request; after `ECHO` it
-/// echoes; `GET /endless` never ends.
+/// A server that responds to `GET /N` with N bytes and a close, or keeps the connection open on request; after `ECHO`
+/// it echoes; `GET /endless` never ends.
 pub fn server() -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -82,13 +82,14 @@ fn serve(mut stream: TcpStream) -> Option<()> {
             }
         }
         let bytes: usize = path.parse().ok()?;
-        let keep = head.contains("keep-alive") || head.contains("http/1.1") && !head.contains("connection: close");
-        let state = if keep { "keep-alive" } else { "close" };
+        let keeps_alive =
+            head.contains("keep-alive") || head.contains("http/1.1") && !head.contains("connection: close");
+        let state = if keeps_alive { "keep-alive" } else { "close" };
         let version = if head.contains("http/1.1") { "1.1" } else { "1.0" };
-        let answer = format!("HTTP/{version} 200 OK\r\nConnection: {state}\r\nContent-Length: {bytes}\r\n\r\n");
-        stream.write_all(answer.as_bytes()).ok()?;
+        let response_head = format!("HTTP/{version} 200 OK\r\nConnection: {state}\r\nContent-Length: {bytes}\r\n\r\n");
+        stream.write_all(response_head.as_bytes()).ok()?;
         stream.write_all(&vec![b'y'; bytes]).ok()?;
-        if !keep {
+        if !keeps_alive {
             return None;
         }
     }
@@ -140,7 +141,7 @@ impl Tapped {
         self.rings.drain(&mut |event| self.events.push(event));
     }
 
-    /// Connections beyond their program's table.
+    /// Number of connections beyond their program's table.
     pub fn unfollowed(&self) -> u32 {
         self.rings.unfollowed()
     }
@@ -150,7 +151,7 @@ impl Tapped {
         self.rings.owners().len()
     }
 
-    /// Rings with an owner.
+    /// Number of rings with an owner.
     pub fn owners(&self) -> usize {
         self.rings.owners().len()
     }
@@ -161,12 +162,12 @@ impl Tapped {
     }
 
     pub fn lost(&self) -> u64 {
-        self.events.iter().map(|event| if let What::Lost { records } = event.what { records } else { 0 }).sum()
+        self.events.iter().map(|event| if let EventKind::Lost { records } = event.what { records } else { 0 }).sum()
     }
 
     pub fn loaded(&self) -> Vec<String> {
         let name = |event: &Event| match &event.what {
-            What::Loaded { program, .. } => Some(program.clone()),
+            EventKind::Loaded { program, .. } => Some(program.clone()),
             _ => None,
         };
         self.events.iter().filter_map(name).collect()
@@ -174,31 +175,31 @@ impl Tapped {
 
     /// Result of each connection, over all processes, in the order of their numbers.
     pub fn connections(&self) -> Vec<Connection> {
-        let mut found: BTreeMap<u64, Connection> = BTreeMap::new();
+        let mut connections: BTreeMap<u64, Connection> = BTreeMap::new();
         for event in &self.events {
             let Some(number) = number_of(&event.what) else { continue };
-            let connection = found.entry(number).or_default();
+            let connection = connections.entry(number).or_default();
             connection.number = number;
             if !connection.images.contains(&event.origin.image) {
                 connection.images.push(event.origin.image);
             }
             match &event.what {
-                What::Opened(opened) => connection.opened.push((opened.role, opened.peer, opened.local)),
-                What::Connected(attempt) => {
+                EventKind::Opened(opened) => connection.opened.push((opened.role, opened.peer, opened.local)),
+                EventKind::Connected(attempt) => {
                     connection.connected += 1;
-                    if let (Some(own), Some(opened)) = (attempt.local, connection.opened.last_mut()) {
-                        opened.2 = own;
+                    if let (Some(local), Some(opened)) = (attempt.local, connection.opened.last_mut()) {
+                        opened.2 = local;
                     }
                 }
-                What::Withdrawn { .. } => connection.withdrawn += 1,
-                What::ConnectFailed(attempt) => connection.failed.push(attempt.error),
-                What::Sent(run) => {
+                EventKind::Withdrawn { .. } => connection.withdrawn += 1,
+                EventKind::ConnectFailed(attempt) => connection.failed.push(attempt.error),
+                EventKind::Sent(run) => {
                     assert!(run.begin <= run.first && run.first <= run.end, "{run:?}");
                     connection.sent += run.bytes;
                     connection.errors.extend((run.error != 0).then_some(run.error));
                     connection.runs.push(('s', run.bytes));
                 }
-                What::Received(run) => {
+                EventKind::Received(run) => {
                     assert!(run.begin <= run.first && run.first <= run.end, "{run:?}");
                     connection.received += run.bytes;
                     connection.ended |= run.ended;
@@ -207,31 +208,31 @@ impl Tapped {
                         connection.runs.push(('r', run.bytes));
                     }
                 }
-                What::Closed(closed) => {
+                EventKind::Closed(closed) => {
                     connection.closed += 1;
                     connection.tcp_counts_by_connection(closed);
                     connection.caveats = closed.caveats;
                 }
-                What::Left(left) => {
-                    connection.left += 1;
-                    connection.tcp_counts_by_connection(left);
-                    connection.caveats = left.caveats;
+                EventKind::Leaving(leaving) => {
+                    connection.leaving += 1;
+                    connection.tcp_counts_by_connection(leaving);
+                    connection.caveats = leaving.caveats;
                 }
                 _ => {}
             }
         }
-        found.into_values().collect()
+        connections.into_values().collect()
     }
 
     /// For every connection the hooks recorded the bytes that the kernel counted, and no record is missing.
-    pub fn assert_whole(&self) -> Vec<Connection> {
+    pub fn assert_complete(&self) -> Vec<Connection> {
         assert_eq!(self.lost(), 0);
         let connections = self.connections();
         for connection in &connections {
             if !connection.failed.is_empty() || connection.withdrawn > 0 {
                 continue;
             }
-            let tcp_counts = connection.tcp_counts.unwrap_or_else(|| panic!("no account: {connection:?}"));
+            let tcp_counts = connection.tcp_counts.unwrap_or_else(|| panic!("no TCP counts: {connection:?}"));
             assert_eq!(
                 (connection.sent, connection.received),
                 (tcp_counts.sent, tcp_counts.received),
@@ -242,18 +243,18 @@ impl Tapped {
     }
 }
 
-fn number_of(what: &What) -> Option<u64> {
+fn number_of(what: &EventKind) -> Option<u64> {
     match what {
-        What::Opened(opened) => Some(opened.connection),
-        What::Connected(attempt) | What::ConnectFailed(attempt) => Some(attempt.connection),
-        What::Sent(run) | What::Received(run) => Some(run.connection),
-        What::Closed(closed) | What::Left(closed) => Some(closed.connection),
-        What::Shut { connection, .. } | What::Withdrawn { connection, .. } => Some(*connection),
+        EventKind::Opened(opened) => Some(opened.connection),
+        EventKind::Connected(attempt) | EventKind::ConnectFailed(attempt) => Some(attempt.connection),
+        EventKind::Sent(run) | EventKind::Received(run) => Some(run.connection),
+        EventKind::Closed(closed) | EventKind::Leaving(closed) => Some(closed.connection),
+        EventKind::Shut { connection, .. } | EventKind::Withdrawn { connection, .. } => Some(*connection),
         _ => None,
     }
 }
 
-/// Result of one number.
+/// Result of one connection number.
 #[derive(Clone, Debug, Default)]
 pub struct Connection {
     pub number: u64,
@@ -268,17 +269,17 @@ pub struct Connection {
     pub errors: Vec<i32>,
     pub ended: bool,
     pub closed: u32,
-    pub left: u32,
+    pub leaving: u32,
     pub tcp_counts: Option<TcpCounts>,
-    /// When it was reported: an inheriting child may be read later, and reported earlier.
-    account_at: Timestamp,
+    /// Time of the report: an inheriting child may be read later although it reported earlier.
+    counts_at: Timestamp,
     pub caveats: Caveats,
 }
 
 impl Connection {
     fn tcp_counts_by_connection(&mut self, closed: &Closed) {
-        if closed.tcp_counts.is_some() && closed.begin >= self.account_at {
-            (self.tcp_counts, self.account_at) = (closed.tcp_counts, closed.begin);
+        if closed.tcp_counts.is_some() && closed.begin >= self.counts_at {
+            (self.tcp_counts, self.counts_at) = (closed.tcp_counts, closed.begin);
         }
     }
 }
@@ -311,20 +312,20 @@ impl Drop for Started {
 }
 
 /// Runs a command without and with tap: status, output and errors must be equal.
-pub fn compare(make: &dyn Fn() -> Command) -> Tapped {
-    compare_with(Tapped::new(), make)
+pub fn compare(command: &dyn Fn() -> Command) -> Tapped {
+    compare_with(Tapped::new(), command)
 }
 
 /// Like `compare`, with a given ring.
-pub fn compare_with(mut tapped: Tapped, make: &dyn Fn() -> Command) -> Tapped {
-    let plain = make().stdin(Stdio::null()).output().unwrap();
-    let with = tapped.run(&mut make());
-    let shown = |output: &Output| {
+pub fn compare_with(mut tapped: Tapped, command: &dyn Fn() -> Command) -> Tapped {
+    let plain = command().stdin(Stdio::null()).output().unwrap();
+    let with = tapped.run(&mut command());
+    let printed = |output: &Output| {
         let text = |bytes: &[u8]| String::from_utf8_lossy(&bytes[..bytes.len().min(2000)]).into_owned();
         (output.status, text(&output.stdout), text(&output.stderr))
     };
-    assert_eq!(shown(&plain), shown(&with));
-    assert!(plain.stdout == with.stdout, "the same beginning, and then not");
+    assert_eq!(printed(&plain), printed(&with));
+    assert!(plain.stdout == with.stdout, "the outputs differ after the part shown above");
     tapped
 }
 

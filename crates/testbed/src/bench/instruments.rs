@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use load::{GaugeMerger, Tally, TallySpec};
 use polymix::Verifier;
-use tap::own::Own;
+use tap::self_tap::SelfTap;
 
 use super::loops::Loops;
 use super::main_thread::ReadingsPublisher;
@@ -52,7 +52,7 @@ impl Instruments {
         loops: &Loops<'_>,
         network: &mut Network,
         folder: &mut RecordingFolder,
-        own: Option<Own>,
+        own: Option<SelfTap>,
     ) -> Result<Self, TestbedError> {
         let path_live = network.path_io.as_mut().map(|path_io| {
             path_io.set_start(loops.schedule.measured_from());
@@ -131,7 +131,7 @@ fn start_capture(
     capture::start(taps, &setting).map(Some)
 }
 
-fn start_tap(loops: &Loops<'_>, own: Own, folder: &RecordingFolder) -> Result<Option<Tapping>, TestbedError> {
+fn start_tap(loops: &Loops<'_>, own: SelfTap, folder: &RecordingFolder) -> Result<Option<Tapping>, TestbedError> {
     let plan = &loops.resolved.plan;
     if !plan.watch.tap {
         return Ok(None);

@@ -6,7 +6,7 @@
 
 use std::collections::HashSet;
 
-use tap::event::{Event, Origin, What};
+use tap::event::{Event, EventKind, Origin};
 
 /// Processes that belong to the load.
 #[derive(Debug)]
@@ -25,15 +25,15 @@ impl OwnImages {
     pub(super) fn has(&mut self, event: &Event) -> bool {
         let Origin { image, pid, .. } = event.origin;
         match &event.what {
-            What::Loaded { .. } if pid == self.pid && self.images.is_empty() => self.images.insert(image),
-            What::Forked { parent_image, .. } if self.images.contains(parent_image) => {
+            EventKind::Loaded { .. } if pid == self.pid && self.images.is_empty() => self.images.insert(image),
+            EventKind::Forked { parent_image, .. } if self.images.contains(parent_image) => {
                 self.images.insert(image);
                 true
             }
             // A copy that executes another program does not belong to the load.
-            What::Executing { .. } => false,
+            EventKind::Executing { .. } => false,
             // Records of threads without a ring may belong to any process.
-            What::Lost { .. } if image == 0 => true,
+            EventKind::Lost { .. } if image == 0 => true,
             _ => self.images.contains(&image),
         }
     }
@@ -45,24 +45,28 @@ mod tests {
 
     use super::*;
 
-    fn event(image: u32, pid: u32, what: What) -> Event {
+    fn event(image: u32, pid: u32, what: EventKind) -> Event {
         Event { origin: Origin { image, pid, tid: pid, space: 0 }, what }
     }
 
     fn forked(image: u32, pid: u32, parent_image: u32) -> Event {
         let what =
-            What::Forked { at: Timestamp::ZERO, parent_image, parent_pid: 1, fork: 0, program: "yamabiko".into() };
+            EventKind::Forked { at: Timestamp::ZERO, parent_image, parent_pid: 1, fork: 0, program: "yamabiko".into() };
         event(image, pid, what)
     }
 
     #[test]
     fn shards_belong_to_the_load_and_sandboxes_do_not() {
         let loaded = |image, pid| {
-            event(image, pid, What::Loaded { at: Timestamp::ZERO, parent_pid: 1, program: "yamabiko".into() })
+            event(image, pid, EventKind::Loaded { at: Timestamp::ZERO, parent_pid: 1, program: "yamabiko".into() })
         };
-        let executing =
-            |image, pid| What::Executing { at: Timestamp::ZERO, pid, path: "/bin/sh".into(), preloaded: image == 0 };
-        let aside = || What::Aside { at: Timestamp::ZERO, datagram_sockets: 0, uring_setups: 0, unfollowed: 0 };
+        let executing = |image, pid| EventKind::Executing {
+            at: Timestamp::ZERO,
+            pid,
+            path: "/bin/sh".into(),
+            preloaded: image == 0,
+        };
+        let aside = || EventKind::Aside { at: Timestamp::ZERO, datagram_sockets: 0, uring_setups: 0, unfollowed: 0 };
         let mut own = OwnImages::new(77);
         assert!(!own.has(&event(1, 77, aside())), "an event before the process reported its start does not count");
         assert!(own.has(&loaded(1, 77)) && own.has(&event(1, 77, aside())));
@@ -77,6 +81,9 @@ mod tests {
             !own.has(&loaded(5, 77)),
             "a process with the same number in another namespace does not belong to the load"
         );
-        assert!(own.has(&event(0, 0, What::Lost { records: 3 })) && !own.has(&event(3, 2, What::Lost { records: 3 })));
+        assert!(
+            own.has(&event(0, 0, EventKind::Lost { records: 3 }))
+                && !own.has(&event(3, 2, EventKind::Lost { records: 3 }))
+        );
     }
 }

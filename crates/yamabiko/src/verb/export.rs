@@ -62,7 +62,7 @@ fn open_telemetry(post: &Post, messages: &[otlp::Request]) -> Result<String> {
     for (at, message) in messages.iter().enumerate() {
         progress(at, messages.len());
         let headers = [("content-type", otlp::CONTENT_TYPE)];
-        let answer = post.send(&otlp::body(message), &headers, web::post::TRIED_AGAIN_BY_OTLP)?;
+        let answer = post.send(&otlp::body(message), &headers, web::post::OTLP_RETRYABLE)?;
         // A response that is not OTLP, such as an empty one of a proxy, reports no rejected points.
         if let Ok(Some((points, words))) = otlp::rejected(&answer) {
             rejected += points;

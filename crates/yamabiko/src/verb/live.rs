@@ -28,7 +28,7 @@ use anyhow::{Context, Result};
 use store::RunStore;
 use sys::sched::Urgency;
 use sys::signal::Interrupts;
-use web::{Door, Key, Secret, Settings};
+use web::{Key, Secret, Server, Settings};
 
 use self::topics::Topics;
 use crate::args;
@@ -53,11 +53,11 @@ pub fn run(arguments: &args::Live) -> Result<Exit> {
         Some(run) => Some(run_store.find(run)?),
         None => None,
     };
-    let door = Door::bind(settings(arguments)?)?;
+    let server = Server::bind(settings(arguments)?)?;
     let interrupts = Interrupts::install().context("sigaction")?;
     let (wakes, woken) = mpsc::channel();
     let topics = Arc::new(Topics::new(run_store, shown, wakes.clone())?);
-    let url = door.url();
+    let url = server.url();
     // A child has the priority that its parent gave it, which may be lower.
     let is_child = arguments.follow_stdin;
     let lower_priority = move || {
@@ -66,7 +66,7 @@ pub fn run(arguments: &args::Live) -> Result<Exit> {
         }
     };
     lower_priority();
-    let open = door.open(routes::router(Arc::clone(&topics)), lower_priority)?;
+    let open = server.start(routes::router(Arc::clone(&topics)), lower_priority)?;
     writeln!(std::io::stdout(), "{url}").and_then(|()| std::io::stdout().flush()).context("writing to stdout")?;
     if is_child {
         topics.wait_for_folder();
@@ -101,7 +101,7 @@ fn settings(arguments: &args::Live) -> Result<Settings> {
     let needs_token = arguments.token || arguments.token_file.is_some() || is_remote;
     if let (true, Some(token)) = (needs_token, token) {
         let text = std::str::from_utf8(token.bytes()).context("the token is not text")?;
-        settings.key = Key::InUrl(Secret::given(text)?);
+        settings.key = Key::InUrl(Secret::parse(text)?);
     } else if needs_token {
         settings.key = Key::InUrl(Secret::random()?);
     }

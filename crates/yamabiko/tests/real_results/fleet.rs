@@ -16,7 +16,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use axum::http::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use manager::tokens::{self, Role};
 use manager::{Data, settings};
-use scripted::{AWAY_AT, HOSTILE, HOSTILE_AT, HOSTILE_PROGRAM, ScriptedAgent, agents};
+use scripted::{DISCONNECTED_AGENT, HOSTILE, HOSTILE_AT, HOSTILE_PROGRAM, ScriptedAgent, agents};
 use serde::Serialize;
 use serde_json::{Value, json};
 use web::post::{Post, Receiver, Roots};
@@ -156,7 +156,7 @@ fn navigate(tab: &mut Tab<'_>, hash: &str) {
 fn the_fleet_page_shows_and_configures_two_hundred_agents() {
     let workspace = Workspace::new();
     let manager = Manager::start(&workspace);
-    let data = Data::beside(&manager.data, false).unwrap();
+    let data = Data::open_shared(&manager.data, false).unwrap();
     let now = now_ns();
     let made = agents(AGENTS, now - 30 * 3600 * SECOND_NS);
     let mut senders: Vec<Sender> = made.into_iter().map(|agent| Sender::new(agent, &manager, &data)).collect();
@@ -167,7 +167,7 @@ fn the_fleet_page_shows_and_configures_two_hundred_agents() {
         sender.send_batch(now - 3000 * SECOND_NS, now, 60 * SECOND_NS);
     }
     let away = (now - 3 * 3600 * SECOND_NS) as i64;
-    let name = senders[AWAY_AT].agent.name.clone();
+    let name = senders[DISCONNECTED_AGENT].agent.name.clone();
     data.change(|index| index.execute("UPDATE agents SET last_seen_at = ?2 WHERE name = ?1", (name, away))).unwrap();
 
     let mut browser = Browser::start(&workspace);

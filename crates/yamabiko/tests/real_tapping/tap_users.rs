@@ -8,10 +8,10 @@ use std::process::{Child, Command, Stdio};
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
+use tap::daemon_reader::DaemonReader;
+use tap::daemon_state::DaemonState;
 use tap::folder::DaemonFolder;
 use tap::rings::Capacity;
-use tap::standing::Standing;
-use tap::station::Station;
 
 use super::peers::{compiled, server};
 use crate::support::document::count;
@@ -108,12 +108,12 @@ fn a_program_that_changes_its_user_is_tapped() {
 }
 
 /// A tap daemon's folder in the workspace. Workspaces are below /tmp, which is sticky; every user may enter them.
-fn station(workspace: &Workspace) -> (Station, Standing, PathBuf) {
+fn reader(workspace: &Workspace) -> (DaemonReader, DaemonState, PathBuf) {
     let path = workspace.path().join("agent");
-    let standing = Standing::new(Vec::new());
+    let state = DaemonState::new(Vec::new());
     let capacity = Capacity { records: 1024, slots: 32, small_slots: 0, ready: 1 };
-    let station = Station::open(&path, capacity, &standing).unwrap();
-    (station, standing, path)
+    let reader = DaemonReader::open(&path, capacity, &state).unwrap();
+    (reader, state, path)
 }
 
 /// Makes connections under the tap of the folder `agent`, as another user, until it is killed.
@@ -155,19 +155,19 @@ print('forged')
 fn a_user_affects_only_records_and_ring_of_its_own_processes() {
     let workspace = Workspace::concurrent();
     let address = server();
-    let (mut station, mut standing, path) = station(&workspace);
+    let (mut reader, mut state, path) = reader(&workspace);
     let mut child = other_user_under_tap(&path, address);
     let (mut rows, mut notes) = (Vec::new(), Vec::new());
-    let mut round = |station: &mut Station, rows: &mut Vec<_>, notes: &mut Vec<String>| {
-        if let Some(entry) = station.round(&standing) {
-            station.commit(&entry);
-            standing.apply(&entry, rows);
+    let mut round = |reader: &mut DaemonReader, rows: &mut Vec<_>, notes: &mut Vec<String>| {
+        if let Some(entry) = reader.round(&state) {
+            reader.commit(&entry);
+            state.apply(&entry, rows);
         }
-        notes.extend(station.take_notes());
-        standing.images().map(|(_, owner, _)| owner.pid).collect::<Vec<_>>()
+        notes.extend(reader.take_notes());
+        state.images().map(|(_, owner, _)| owner.pid).collect::<Vec<_>>()
     };
     wait_until("the other user's connections are stored as rows", || {
-        round(&mut station, &mut rows, &mut notes);
+        round(&mut reader, &mut rows, &mut notes);
         rows.len() > 5
     });
     assert_eq!(notes, Vec::<String>::new());
@@ -180,7 +180,7 @@ fn a_user_affects_only_records_and_ring_of_its_own_processes() {
     let forged = as_other_user(FORGES_RECORDS).arg(&path).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&forged.stdout), "forged\n", "{forged:?}");
     wait_until("both attacks are reported", || {
-        let pids = round(&mut station, &mut rows, &mut notes);
+        let pids = round(&mut reader, &mut rows, &mut notes);
         assert!(!pids.contains(&1), "process 1 belongs to root");
         notes.iter().any(|note| note.contains("processes of other users"))
             && notes.iter().any(|note| note.contains("header"))
@@ -188,7 +188,7 @@ fn a_user_affects_only_records_and_ring_of_its_own_processes() {
     // The user's own programs continue, and a truncated ring is recreated.
     let before = rows.len();
     wait_until("new rows are stored", || {
-        round(&mut station, &mut rows, &mut notes);
+        round(&mut reader, &mut rows, &mut notes);
         rows.len() > before + 5
     });
     assert!(rows.iter().all(|row| row.pid == child.id() && row.program.as_deref() != Some("nginx")), "{rows:?}");
@@ -197,24 +197,24 @@ fn a_user_affects_only_records_and_ring_of_its_own_processes() {
     let _ = child.kill();
     let _ = child.wait();
     wait_until("the attack is reported", || {
-        round(&mut station, &mut rows, &mut notes);
+        round(&mut reader, &mut rows, &mut notes);
         notes.iter().any(|note| note.contains("truncated"))
     });
     let before = rows.len();
     let mut child = other_user_under_tap(&path, address);
     wait_until("the program has a new ring", || {
-        round(&mut station, &mut rows, &mut notes);
+        round(&mut reader, &mut rows, &mut notes);
         rows.len() > before + 5
     });
     // A restarted agent continues with the ring.
-    drop(station);
+    drop(reader);
     let capacity = Capacity { records: 1024, slots: 32, small_slots: 0, ready: 1 };
-    let mut station = Station::open(&path, capacity, &standing).unwrap();
+    let mut reader = DaemonReader::open(&path, capacity, &state).unwrap();
     let before = rows.len();
     wait_until("the restarted agent reads the ring", || {
-        if let Some(entry) = station.round(&standing) {
-            station.commit(&entry);
-            standing.apply(&entry, &mut rows);
+        if let Some(entry) = reader.round(&state) {
+            reader.commit(&entry);
+            state.apply(&entry, &mut rows);
         }
         rows.len() > before + 5
     });

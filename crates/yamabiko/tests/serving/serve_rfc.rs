@@ -11,7 +11,7 @@ use crate::table::Case;
 /// A workspace with the table's files and a server of them.
 fn served() -> (Workspace, Serving) {
     let workspace = Workspace::concurrent();
-    crate::table::furnish(&workspace.www());
+    crate::table::create_files(&workspace.www());
     let serving = Serving::start(&workspace, &[]);
     (workspace, serving)
 }

@@ -16,17 +16,17 @@ use rusqlite::params;
 use schema::{FleetRow, Record as _};
 use web::PipeWriter;
 
-use super::filter::{self, Ask};
+use super::filter::{self, ExchangeQuery};
 use crate::api::parameters::Parameters;
 use crate::api::responses::{ApiResponse, malformed, refused};
 use crate::api::{State, now_ns};
 use crate::export as rows;
 use crate::tokens::signed;
-use tap_protocol::Why;
+use tap_protocol::RefusalReason;
 
 /// Format of the rows.
 #[derive(Clone, Copy)]
-enum Form {
+enum RowFormat {
     JsonLines,
     Csv,
     Parquet,
@@ -35,43 +35,43 @@ enum Form {
 /// `GET /api/1/exchanges/export`
 pub(in crate::api) async fn export(With(state): With<State>, uri: Uri) -> ApiResponse<Response> {
     let mut parameters = Parameters::of(&uri, &[filter::CONDITIONS, &["format"]].concat())?;
-    let ask = Ask::of(&mut parameters, now_ns())?;
-    let form = match parameters.text("format").as_deref() {
-        None | Some("jsonl") => Form::JsonLines,
-        Some("csv") => Form::Csv,
-        Some("parquet") => Form::Parquet,
+    let query = ExchangeQuery::of(&mut parameters, now_ns())?;
+    let format = match parameters.text("format").as_deref() {
+        None | Some("jsonl") => RowFormat::JsonLines,
+        Some("csv") => RowFormat::Csv,
+        Some("parquet") => RowFormat::Parquet,
         Some(_) => return Err(malformed("`format`: expected jsonl, csv or parquet.")),
     };
-    let range = ask.range.clone();
+    let range = query.range.clone();
     let rows = state
         .read(move |index| {
             let sql = "SELECT coalesce(sum(rows), 0) FROM parts WHERE last_at >= ?1 AND first_at < ?2";
-            let ends = params![signed(range.from_ns), signed(range.until_ns)];
-            index.query_row(sql, ends, |row| row.get::<_, i64>(0))
+            let range_bounds = params![signed(range.from_ns), signed(range.until_ns)];
+            index.query_row(sql, range_bounds, |row| row.get::<_, i64>(0))
         })
         .await?;
     if rows > ROWS_MAX {
         return Err(refused(
-            Why::TooLarge,
+            RefusalReason::TooLarge,
             "The files of this range have more than 20 million rows: choose a shorter range, or download the files of \
              the days (/api/1/days).",
         ));
     }
-    let place = state.work.place()?;
-    let (kind, name) = match form {
-        Form::JsonLines => ("application/jsonl", "attachment; filename=\"exchanges.jsonl\""),
-        Form::Csv => ("text/csv; charset=utf-8", "attachment; filename=\"exchanges.csv\""),
-        Form::Parquet => ("application/vnd.apache.parquet", "attachment; filename=\"exchanges.parquet\""),
+    let permit = state.work.long_permit()?;
+    let (kind, name) = match format {
+        RowFormat::JsonLines => ("application/jsonl", "attachment; filename=\"exchanges.jsonl\""),
+        RowFormat::Csv => ("text/csv; charset=utf-8", "attachment; filename=\"exchanges.csv\""),
+        RowFormat::Parquet => ("application/vnd.apache.parquet", "attachment; filename=\"exchanges.parquet\""),
     };
     let (writer, body) = web::piped();
     tokio::task::spawn_blocking(move || {
         // The client disconnected and needs no message.
-        if let Err(error) = write(&state, &ask, form, writer)
+        if let Err(error) = write(&state, &query, format, writer)
             && error.kind() != io::ErrorKind::BrokenPipe
         {
             state.trouble(&format_args!("export: {error}"));
         }
-        drop(place);
+        drop(permit);
     });
     let mut response = Response::new(body);
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
@@ -79,56 +79,60 @@ pub(in crate::api) async fn export(With(state): With<State>, uri: Uri) -> ApiRes
     Ok(response)
 }
 
-fn write(state: &State, ask: &Ask, form: Form, mut writer: PipeWriter) -> io::Result<()> {
-    let is_left = writer.is_left();
-    match form {
-        Form::JsonLines => {
+fn write(state: &State, query: &ExchangeQuery, format: RowFormat, mut writer: PipeWriter) -> io::Result<()> {
+    let is_reader_closed = writer.is_reader_closed();
+    match format {
+        RowFormat::JsonLines => {
             let columns = FleetRow::columns();
-            each(state, ask, &is_left, |row| report::export::write_json(&columns, &row, &mut writer))?;
+            for_each_match(state, query, &is_reader_closed, |row| {
+                report::export::write_json(&columns, &row, &mut writer)
+            })?;
         }
-        Form::Csv => {
+        RowFormat::Csv => {
             let columns = FleetRow::columns();
             report::export::write_csv_head(&columns, &mut writer)?;
-            each(state, ask, &is_left, |row| report::export::write_csv(&columns, &row, &mut writer))?;
+            for_each_match(state, query, &is_reader_closed, |row| {
+                report::export::write_csv(&columns, &row, &mut writer)
+            })?;
         }
-        Form::Parquet => io::copy(&mut parquet(state, ask, &is_left)?, &mut writer).map(drop)?,
+        RowFormat::Parquet => io::copy(&mut parquet(state, query, &is_reader_closed)?, &mut writer).map(drop)?,
     }
     writer.flush()?;
     writer.finish()
 }
 
-/// Calls `take` for every matching row. During long stretches without a match it checks whether the client is still
+/// Calls `on_row` for every matching row. During long stretches without a match it checks whether the client is still
 /// connected.
-fn each(
+fn for_each_match(
     state: &State,
-    ask: &Ask,
-    is_left: &dyn Fn() -> bool,
-    mut take: impl FnMut(FleetRow) -> io::Result<()>,
+    query: &ExchangeQuery,
+    is_reader_closed: &dyn Fn() -> bool,
+    mut on_row: impl FnMut(FleetRow) -> io::Result<()>,
 ) -> io::Result<()> {
     let mut outcome = Ok(());
-    let mut looked_at = 0_u64;
-    let read = rows::rows(&state.data, &ask.range, &mut |placed| {
-        looked_at += 1;
-        if looked_at.is_multiple_of(ROWS_PER_STEP) && is_left() {
+    let mut rows_read = 0_u64;
+    let read = rows::rows(&state.data, &query.range, &mut |row| {
+        rows_read += 1;
+        if rows_read.is_multiple_of(ROWS_PER_STEP) && is_reader_closed() {
             outcome = Err(io::Error::new(io::ErrorKind::BrokenPipe, "the client closed the connection"));
-        } else if ask.takes(&placed) {
-            outcome = take(placed);
+        } else if query.matches(&row) {
+            outcome = on_row(row);
         }
         if outcome.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     });
     let read = read.map_err(io::Error::other)?;
     outcome?;
-    state.miss(&read.missing);
+    state.report_missing_files(&read.missing);
     if read.missing.is_empty() { Ok(()) } else { Err(io::Error::other("files are missing: the export ends early")) }
 }
 
 /// The rows as Parquet, in an unlinked file.
-fn parquet(state: &State, ask: &Ask, is_left: &dyn Fn() -> bool) -> io::Result<File> {
+fn parquet(state: &State, query: &ExchangeQuery, is_reader_closed: &dyn Fn() -> bool) -> io::Result<File> {
     let folder = tempfile::Builder::new().prefix(EXPORT).tempdir_in(state.data.folder())?;
     let path = folder.path().join("exchanges.parquet");
     let mut writer = store::PartWriter::<FleetRow>::begin(&path).map_err(io::Error::other)?;
     let mut rows = Vec::with_capacity(FleetRow::ROWS_A_PART);
-    each(state, ask, is_left, |row| {
+    for_each_match(state, query, is_reader_closed, |row| {
         rows.push(row);
         if rows.len() == FleetRow::ROWS_A_PART {
             writer.append(&rows).map_err(io::Error::other)?;
@@ -142,7 +146,7 @@ fn parquet(state: &State, ask: &Ask, is_left: &dyn Fn() -> bool) -> io::Result<F
 }
 
 /// Removes files of exports that were killed.
-pub(in crate::api) fn tidy(folder: &Path) {
+pub(in crate::api) fn remove_exports(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         if entry.file_name().to_string_lossy().starts_with(EXPORT) {
             // Files that cannot be removed only take space.

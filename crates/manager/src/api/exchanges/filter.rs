@@ -9,13 +9,13 @@ use crate::api::responses::{ApiResponse, malformed};
 use crate::export::{Cursor, Range};
 use schema::{FleetRow, TapAddress, TapRow};
 
-/// Names of the parameters that [`Ask::of`] accepts, except `cursor`.
+/// Names of the parameters that [`ExchangeQuery::of`] accepts, except `cursor`.
 pub(super) const CONDITIONS: &[&str] =
     &["since", "until", "agent", "group", "program", "peer", "port", "side", "outcome"];
 
 /// A selection. Of several values of one kind one must match; each given kind must match.
 #[derive(Clone, Debug)]
-pub(in super::super) struct Ask {
+pub(in super::super) struct ExchangeQuery {
     /// Range of end times, and the cursor within it.
     pub(super) range: Range,
     agents: Vec<String>,
@@ -33,12 +33,12 @@ enum Peer {
     Hashed(TapAddress),
 }
 
-impl Ask {
+impl ExchangeQuery {
     /// Parsed from parameters; the last hour unless they say since when.
-    pub(in super::super) fn of(parameters: &mut Parameters, now_ns: u64) -> ApiResponse<Ask> {
-        let until_ns = parameters.moment("until", now_ns)?.unwrap_or_else(|| now_ns.saturating_add(AHEAD_NS));
+    pub(in super::super) fn of(parameters: &mut Parameters, now_ns: u64) -> ApiResponse<ExchangeQuery> {
+        let until_ns = parameters.time("until", now_ns)?.unwrap_or_else(|| now_ns.saturating_add(AHEAD_NS));
         let since_ns =
-            parameters.moment("since", now_ns)?.unwrap_or_else(|| until_ns.min(now_ns).saturating_sub(HOUR_NS));
+            parameters.time("since", now_ns)?.unwrap_or_else(|| until_ns.min(now_ns).saturating_sub(HOUR_NS));
         if since_ns >= until_ns {
             return Err(malformed("`since` must be before `until`."));
         }
@@ -64,12 +64,12 @@ impl Ask {
         let (agents, groups, programs) =
             (parameters.list("agent")?, parameters.list("group")?, parameters.list("program")?);
         let range = Range { from_ns: since_ns, until_ns, after: after.map(|After(cursor)| cursor) };
-        Ok(Ask { range, agents, groups, programs, peers, ports, side, outcomes })
+        Ok(ExchangeQuery { range, agents, groups, programs, peers, ports, side, outcomes })
     }
 
     /// Whether the row's fields match; its time is checked by the range.
-    pub(super) fn takes(&self, placed: &FleetRow) -> bool {
-        let one_of = |wanted: &[String], text: &str| wanted.is_empty() || wanted.iter().any(|one| one == text);
+    pub(super) fn matches(&self, placed: &FleetRow) -> bool {
+        let one_of = |expected: &[String], text: &str| expected.is_empty() || expected.iter().any(|one| one == text);
         let row = &placed.row;
         one_of(&self.agents, &placed.agent)
             && one_of(&self.groups, &placed.group)
@@ -81,7 +81,7 @@ impl Ask {
     }
 
     fn has_peer(&self, address: TapAddress) -> bool {
-        self.peers.iter().any(|wanted| match (wanted, address) {
+        self.peers.iter().any(|expected| match (expected, address) {
             (Peer::Plain(network), TapAddress::Plain(ip)) => network.matches(ip),
             (Peer::Hashed(hash), address) => *hash == address,
             (Peer::Plain(_), TapAddress::Hashed(_)) => false,
@@ -140,9 +140,9 @@ mod tests {
 
     const NOW: u64 = 1_800_000_000_000_000_000;
 
-    fn ask(query: &str) -> ApiResponse<Ask> {
+    fn query(query: &str) -> ApiResponse<ExchangeQuery> {
         let known = [CONDITIONS, &["cursor"]].concat();
-        Ask::of(&mut Parameters::of(&format!("/x?{query}").parse().unwrap(), &known)?, NOW)
+        ExchangeQuery::of(&mut Parameters::of(&format!("/x?{query}").parse().unwrap(), &known)?, NOW)
     }
 
     fn row() -> FleetRow {
@@ -178,7 +178,7 @@ mod tests {
             "group=kyoto&port=443&peer=192.0.2.0/24",
             "peer=192.0.2.7&outcome=failed,cut&side=client",
         ] {
-            assert!(ask(good).unwrap().takes(&row()), "{good}");
+            assert!(query(good).unwrap().matches(&row()), "{good}");
         }
         for other in [
             "agent=shop-2",
@@ -189,16 +189,17 @@ mod tests {
             "agent=",
             "peer=h:0123456789abcdef",
         ] {
-            assert!(!ask(other).unwrap().takes(&row()), "{other}");
+            assert!(!query(other).unwrap().matches(&row()), "{other}");
         }
         let mut hashed = row();
         hashed.row.peer.as_mut().unwrap().address = "h:0123456789abcdef".parse().unwrap();
         assert!(
-            ask("peer=h:0123456789abcdef").unwrap().takes(&hashed) && !ask("peer=192.0.2.7").unwrap().takes(&hashed)
+            query("peer=h:0123456789abcdef").unwrap().matches(&hashed)
+                && !query("peer=192.0.2.7").unwrap().matches(&hashed)
         );
         let mut served = row();
         served.row.side = "server".into();
-        assert!(ask("port=50000").unwrap().takes(&served) && !ask("port=443").unwrap().takes(&served));
+        assert!(query("port=50000").unwrap().matches(&served) && !query("port=443").unwrap().matches(&served));
     }
 
     #[test]
@@ -212,9 +213,9 @@ mod tests {
             "outcome=good",
             "cursor=1.2",
         ] {
-            assert!(ask(bad).is_err(), "{bad}");
+            assert!(query(bad).is_err(), "{bad}");
         }
-        let hour = ask("").unwrap();
+        let hour = query("").unwrap();
         assert!(hour.range.from_ns == NOW - HOUR_NS && hour.range.until_ns > NOW);
     }
 

@@ -1,12 +1,12 @@
 use super::*;
-use crate::testing::{NOW_NS, SECOND_NS, ZERO_NS, batch as made, stream as stream_of};
+use crate::testing::{NOW_NS, SECOND_NS, ZERO_NS, batch as batch_of, stream as stream_of};
 use schema::TapPeer;
 use tap_protocol::SpoolUsage;
 
 const DAYS_NS: u64 = 2 * 86_400 * SECOND_NS;
 
 fn good() -> Batch {
-    made(&stream_of('a'), 1, &[DAYS_NS - 10 * SECOND_NS, DAYS_NS - 5 * SECOND_NS])
+    batch_of(&stream_of('a'), 1, &[DAYS_NS - 10 * SECOND_NS, DAYS_NS - 5 * SECOND_NS])
 }
 
 fn json(batch: &Batch) -> Bytes {
@@ -18,7 +18,7 @@ fn check(batch: &Batch) -> Result<Checked, Refused> {
     super::batch(&pack(&json(batch)).unwrap().into(), true, Some((ZERO_NS, 1)), NOW_NS)
 }
 
-fn why(outcome: Result<Checked, Refused>) -> Why {
+fn why(outcome: Result<Checked, Refused>) -> RefusalReason {
     outcome.map(|_| ()).unwrap_err().why
 }
 
@@ -38,29 +38,29 @@ fn a_valid_batch_uses_the_measured_clock_zero() {
 
 #[test]
 fn an_agent_clock_in_the_future_is_rejected() {
-    let own = |off_ns: i64| {
+    let batch_with_clock_error = |off_ns: i64| {
         let mut batch = good();
         batch.zero_own_unix_ns = ZERO_NS.checked_add_signed(off_ns).unwrap();
         super::batch(&json(&batch), false, None, NOW_NS).unwrap()
     };
-    let behind = own(-300 * SECOND_NS as i64);
+    let behind = batch_with_clock_error(-300 * SECOND_NS as i64);
     assert_eq!((behind.zero_ns, behind.clock_offset_ns), (ZERO_NS - 300 * SECOND_NS, 0));
-    let ahead = own(300 * SECOND_NS as i64);
+    let ahead = batch_with_clock_error(300 * SECOND_NS as i64);
     assert_eq!((ahead.sealed_ns(), ahead.clock_offset_ns), (NOW_NS, 296 * SECOND_NS as i64));
     assert_eq!(ahead.zero_error_ns, None);
     // A clock that started in 1970.
-    let reset = own(-(ZERO_NS as i64));
+    let reset = batch_with_clock_error(-(ZERO_NS as i64));
     assert_eq!((reset.sealed_ns(), reset.clock_offset_ns.unsigned_abs()), (NOW_NS, reset.zero_ns));
-    assert_eq!(why(super::batch(&json(&good()), false, Some((0, 1)), NOW_NS)), Why::InvalidValue);
+    assert_eq!(why(super::batch(&json(&good()), false, Some((0, 1)), NOW_NS)), RefusalReason::InvalidValue);
     // A measured zero may be ahead by some minutes only.
     let at = |ahead_ns| super::batch(&json(&good()), false, Some((ZERO_NS + ahead_ns, 1)), NOW_NS);
     assert!(at(604 * SECOND_NS).is_ok());
-    assert_eq!(why(at(605 * SECOND_NS)), Why::InvalidValue);
-    assert_eq!(why(super::batch(&json(&good()), false, Some((u64::MAX, 1)), NOW_NS)), Why::InvalidValue);
+    assert_eq!(why(at(605 * SECOND_NS)), RefusalReason::InvalidValue);
+    assert_eq!(why(super::batch(&json(&good()), false, Some((u64::MAX, 1)), NOW_NS)), RefusalReason::InvalidValue);
 }
 
 #[test]
-fn a_body_that_is_no_batch_is_malformed() {
+fn a_body_that_is_not_a_batch_is_malformed() {
     let plain = |text: &str| super::batch(&Bytes::copy_from_slice(text.as_bytes()), false, None, NOW_NS);
     let deep = format!("{{\"stream\":{}1{}}}", "[".repeat(100_000), "]".repeat(100_000));
     let text = String::from_utf8(json(&good()).to_vec()).unwrap();
@@ -72,14 +72,14 @@ fn a_body_that_is_no_batch_is_malformed() {
         ["", "{", "null", "[]", "{}", "\u{0}", &deep, &twice, &strange, &negative, &address, &text[..text.len() - 1]]
     {
         let refused = plain(wrong).map(|_| ()).unwrap_err();
-        assert_eq!(refused.why, Why::Malformed, "{}", &wrong[..wrong.len().min(80)]);
+        assert_eq!(refused.why, RefusalReason::Malformed, "{}", &wrong[..wrong.len().min(80)]);
         assert!(!refused.message.contains("secret") && !refused.message.contains("example"), "{}", refused.message);
     }
     let followed: Vec<u8> = [pack(&json(&good())).unwrap(), b"x".to_vec()].concat();
     let half = pack(&json(&good())).unwrap();
     for wrong in [&b"no gzip"[..], &half[..half.len() / 2], &followed, b""] {
         let outcome = super::batch(&Bytes::copy_from_slice(wrong), true, None, NOW_NS);
-        assert_eq!(why(outcome), Why::Malformed);
+        assert_eq!(why(outcome), RefusalReason::Malformed);
     }
 }
 
@@ -90,7 +90,7 @@ fn decompressed_bodies_are_limited() {
     let bomb = pack(&vec![b' '; UNPACKED_MAX + 1]).unwrap();
     assert!(bomb.len() < BODY_MAX);
     assert_eq!(unpacked(&bomb).unwrap(), None);
-    assert_eq!(why(super::batch(&bomb.into(), true, None, NOW_NS)), Why::TooLarge);
+    assert_eq!(why(super::batch(&bomb.into(), true, None, NOW_NS)), RefusalReason::TooLarge);
 }
 
 #[test]
@@ -99,10 +99,10 @@ fn rows_and_programs_of_a_batch_are_limited() {
     batch.rows = vec![batch.rows[0].clone(); ROWS_MAX];
     assert!(check(&batch).is_ok());
     batch.rows.push(batch.rows[0].clone());
-    assert_eq!(why(check(&batch)), Why::TooLarge);
+    assert_eq!(why(check(&batch)), RefusalReason::TooLarge);
     let mut batch = good();
     batch.programs = vec![Program { name: "curl".into(), ..Program::default() }; PROGRAMS_MAX + 1];
-    assert_eq!(why(check(&batch)), Why::TooLarge);
+    assert_eq!(why(check(&batch)), RefusalReason::TooLarge);
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn contradictory_rows_are_rejected() {
     for (what, change) in changes {
         let mut batch = good();
         change(&mut batch);
-        assert_eq!(why(check(&batch)), Why::InvalidValue, "{what}");
+        assert_eq!(why(check(&batch)), RefusalReason::InvalidValue, "{what}");
     }
 }
 
@@ -202,11 +202,11 @@ fn the_number_of_days_in_a_batch_is_limited() {
     let sealed_ns = 200 * 86_400 * SECOND_NS;
     let of = |days: u64| {
         let ends: Vec<u64> = (1..=days).map(|day| sealed_ns - day * 86_400 * SECOND_NS).collect();
-        let batch = made(&stream_of('a'), 1, &ends);
+        let batch = batch_of(&stream_of('a'), 1, &ends);
         super::batch(&json(&batch), false, Some((NOW_NS - sealed_ns, 1)), NOW_NS)
     };
     assert!(of(DAYS_MAX as u64).is_ok());
-    assert_eq!(why(of(DAYS_MAX as u64 + 1)), Why::InvalidValue);
+    assert_eq!(why(of(DAYS_MAX as u64 + 1)), RefusalReason::InvalidValue);
 }
 
 #[test]
@@ -231,6 +231,6 @@ fn a_hello_message_is_validated() {
         Hello { now_ns: u64::MAX, ..good.clone() },
         Hello { spool: SpoolUsage { rows: u64::MAX, ..SpoolUsage::default() }, ..good },
     ] {
-        assert_eq!(check(&wrong).unwrap_err().why, Why::InvalidValue);
+        assert_eq!(check(&wrong).unwrap_err().why, RefusalReason::InvalidValue);
     }
 }

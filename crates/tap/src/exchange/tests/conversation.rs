@@ -7,7 +7,7 @@ use schema::TapExchange;
 use units::Timestamp;
 
 use super::super::Exchanges;
-use crate::event::{Attempt, Caveats, Closed, Event, Opened, Origin, Role, Run, TcpCounts, What};
+use crate::event::{Attempt, Caveats, Closed, Event, EventKind, Opened, Origin, Role, Run, TcpCounts};
 
 /// Milliseconds in nanoseconds.
 pub fn ms(millis: u64) -> u64 {
@@ -16,15 +16,15 @@ pub fn ms(millis: u64) -> u64 {
 
 /// The rows of the events; open connections are cut at the end.
 pub fn rows(events: Vec<Event>) -> Vec<TapExchange> {
-    of(Conversation { events, ..Conversation::default() })
+    rows_of(Conversation { events, ..Conversation::default() })
 }
 
-/// The same, for a program that may have ended.
-pub fn of(talk: Conversation) -> Vec<TapExchange> {
+/// The rows of a conversation whose program may have ended.
+pub fn rows_of(talk: Conversation) -> Vec<TapExchange> {
     let mut exchanges = Exchanges::new(Vec::new());
-    talk.events.into_iter().for_each(|event| exchanges.take(event));
-    if let Some(at) = talk.gone {
-        exchanges.gone(talk.image, at);
+    talk.events.into_iter().for_each(|event| exchanges.apply(event));
+    if let Some(at) = talk.ended {
+        exchanges.image_ended(talk.image, at);
     }
     exchanges.end();
     assert_eq!((exchanges.open(), exchanges.in_flight()), (0, 0));
@@ -39,18 +39,18 @@ pub struct Conversation {
     pub events: Vec<Event>,
     now: u64,
     image: u32,
-    gone: Option<Timestamp>,
+    ended: Option<Timestamp>,
 }
 
 const CONNECTION: u64 = 1;
 const PEER: &str = "192.0.2.80:80";
-const OWN: &str = "192.0.2.1:50000";
+const LOCAL: &str = "192.0.2.1:50000";
 
 impl Conversation {
     fn new() -> Conversation {
         let mut talk = Conversation { image: 1, now: ms(1_000), ..Conversation::default() };
         let at = talk.now();
-        talk.tell(What::Loaded { at, parent_pid: 1, program: "curl".into() });
+        talk.push(EventKind::Loaded { at, parent_pid: 1, program: "curl".into() });
         talk
     }
 
@@ -90,19 +90,19 @@ impl Conversation {
     pub fn refused(after: u64, error: i32) -> Conversation {
         let mut talk = Conversation::connecting();
         let attempt = talk.attempt(after, error);
-        talk.tell(What::ConnectFailed(attempt));
+        talk.push(EventKind::ConnectFailed(attempt));
         talk
     }
 
     pub fn accept() -> Conversation {
         let mut talk = Conversation::new();
         let at = talk.now();
-        talk.tell(What::Opened(Opened {
+        talk.push(EventKind::Opened(Opened {
             connection: CONNECTION,
             at,
             role: Role::Accepted,
             local: PEER.parse().unwrap(),
-            peer: OWN.parse().unwrap(),
+            peer: LOCAL.parse().unwrap(),
             nonblocking: false,
             inherited: false,
         }));
@@ -113,11 +113,11 @@ impl Conversation {
     pub fn open(&mut self, connection: u64) -> &mut Conversation {
         let at = self.now();
         let address = |text: &str| text.parse::<SocketAddr>().unwrap();
-        self.tell(What::Opened(Opened {
+        self.push(EventKind::Opened(Opened {
             connection,
             at,
             role: Role::Connected,
-            local: address(OWN),
+            local: address(LOCAL),
             peer: address(PEER),
             nonblocking: false,
             inherited: false,
@@ -128,7 +128,7 @@ impl Conversation {
     pub fn find(&mut self, local: &str, peer: &str) -> &mut Conversation {
         let at = self.now();
         let (local, peer) = (local.parse().unwrap(), peer.parse().unwrap());
-        self.tell(What::Opened(Opened {
+        self.push(EventKind::Opened(Opened {
             connection: CONNECTION,
             at,
             role: Role::Found,
@@ -141,7 +141,7 @@ impl Conversation {
 
     pub fn close_other(&mut self, connection: u64) -> &mut Conversation {
         let closed = Closed { connection, ..self.closing(None, Caveats::default()) };
-        self.tell(What::Closed(closed))
+        self.push(EventKind::Closed(closed))
     }
 
     pub fn wait(&mut self, millis: u64) -> &mut Conversation {
@@ -156,7 +156,7 @@ impl Conversation {
     /// The first call is now, the last one returns this number of milliseconds later.
     pub fn send_for(&mut self, millis: u64, bytes: u64) -> &mut Conversation {
         let run = self.run(millis, bytes);
-        self.tell(What::Sent(run))
+        self.push(EventKind::Sent(run))
     }
 
     pub fn receive(&mut self, bytes: u64) -> &mut Conversation {
@@ -165,28 +165,28 @@ impl Conversation {
 
     pub fn receive_for(&mut self, millis: u64, bytes: u64) -> &mut Conversation {
         let run = self.run(millis, bytes);
-        self.tell(What::Received(run))
+        self.push(EventKind::Received(run))
     }
 
     pub fn send_fails(&mut self, error: i32) -> &mut Conversation {
         let run = Run { error, calls: 0, ..self.run(0, 0) };
-        self.tell(What::Sent(run))
+        self.push(EventKind::Sent(run))
     }
 
     pub fn receive_fails(&mut self, error: i32) -> &mut Conversation {
         let run = Run { error, calls: 0, ..self.run(0, 0) };
-        self.tell(What::Received(run))
+        self.push(EventKind::Received(run))
     }
 
-    /// A receive returned 0.
-    pub fn ended(&mut self) -> &mut Conversation {
+    /// The peer closes its direction: a receive returns 0.
+    pub fn peer_closes(&mut self) -> &mut Conversation {
         let run = Run { ended: true, ..self.run(0, 0) };
-        self.tell(What::Received(run))
+        self.push(EventKind::Received(run))
     }
 
     pub fn shut(&mut self) -> &mut Conversation {
         let at = self.now();
-        self.tell(What::Shut { connection: CONNECTION, at, receive: false, send: true })
+        self.push(EventKind::Shut { connection: CONNECTION, at, receive: false, send: true })
     }
 
     pub fn close(&mut self) -> &mut Conversation {
@@ -195,18 +195,18 @@ impl Conversation {
 
     pub fn close_with(&mut self, tcp_counts: Option<TcpCounts>, caveats: Caveats) -> &mut Conversation {
         let closed = self.closing(tcp_counts, caveats);
-        self.tell(What::Closed(closed))
+        self.push(EventKind::Closed(closed))
     }
 
     /// The program ends normally.
-    pub fn leave(&mut self) -> &mut Conversation {
+    pub fn exit(&mut self) -> &mut Conversation {
         let closed = self.closing(None, Caveats::default());
-        self.tell(What::Left(closed))
+        self.push(EventKind::Leaving(closed))
     }
 
-    /// The program is found to have ended after the last event.
-    pub fn gone(&mut self) -> &mut Conversation {
-        self.gone = Some(self.now());
+    /// The program's end is detected after the last event.
+    pub fn process_ends(&mut self) -> &mut Conversation {
+        self.ended = Some(self.now());
         self
     }
 
@@ -214,7 +214,7 @@ impl Conversation {
     pub fn fork(&mut self, image: u32) -> &mut Conversation {
         let parent = self.image;
         let (at, program) = (self.now(), "curl".into());
-        let what = What::Forked { at, parent_image: parent, parent_pid: parent, fork: 1, program };
+        let what = EventKind::Forked { at, parent_image: parent, parent_pid: parent, fork: 1, program };
         self.events.push(Event { origin: Origin { image, pid: image, tid: image * 10, space: 0 }, what });
         self
     }
@@ -228,29 +228,29 @@ impl Conversation {
     /// Changes the last run.
     pub fn last_run(&mut self, change: impl FnOnce(&mut Run)) {
         match &mut self.events.last_mut().unwrap().what {
-            What::Sent(run) | What::Received(run) => change(run),
-            other => panic!("{other:?} is no run"),
+            EventKind::Sent(run) | EventKind::Received(run) => change(run),
+            other => panic!("{other:?} is not a run"),
         }
     }
 
     /// Changes the last attempt.
     pub fn last_attempt(&mut self, change: impl FnOnce(&mut Attempt)) {
         match &mut self.events.last_mut().unwrap().what {
-            What::Connected(attempt) | What::ConnectFailed(attempt) => change(attempt),
-            other => panic!("{other:?} is no attempt"),
+            EventKind::Connected(attempt) | EventKind::ConnectFailed(attempt) => change(attempt),
+            other => panic!("{other:?} is not an attempt"),
         }
     }
 
     fn lookup(&mut self, tid: u32, millis: u64, error: i32) {
         let begin = self.now();
         self.wait(millis);
-        let what = What::Resolved { begin, end: self.now(), name: "server".into(), error };
+        let what = EventKind::Resolved { begin, end: self.now(), name: "server".into(), error };
         self.events.push(Event { origin: Origin { image: self.image, pid: self.image, tid, space: 0 }, what });
     }
 
     fn connected(&mut self, setup: u64) {
         let attempt = self.attempt(setup, 0);
-        self.tell(What::Connected(attempt));
+        self.push(EventKind::Connected(attempt));
     }
 
     fn attempt(&mut self, millis: u64, error: i32) -> Attempt {
@@ -286,7 +286,7 @@ impl Conversation {
         Timestamp::from_nanos(self.now)
     }
 
-    pub fn tell(&mut self, what: What) -> &mut Conversation {
+    pub fn push(&mut self, what: EventKind) -> &mut Conversation {
         let origin = Origin { image: self.image, pid: self.image, tid: self.image * 10, space: 0 };
         self.events.push(Event { origin, what });
         self

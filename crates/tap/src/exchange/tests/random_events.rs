@@ -33,14 +33,16 @@ pub(crate) fn any_event() -> impl Strategy<Value = Event> {
         let role = [Role::Connected, Role::Accepted, Role::Found][bytes as usize % 3];
         let (local, peer) = ("192.0.2.1:50000".parse().unwrap(), "192.0.2.80:80".parse().unwrap());
         let what = match kind {
-            0 | 1 => What::Opened(Opened { connection, at, role, local, peer, nonblocking: flag, inherited: false }),
-            2 => What::Connected(attempt),
-            3 => What::ConnectFailed(attempt),
-            4 | 5 => What::Sent(run),
-            6 | 7 => What::Received(run),
-            8 => What::Closed(closed),
-            9 => What::Left(closed),
-            _ => What::Forked {
+            0 | 1 => {
+                EventKind::Opened(Opened { connection, at, role, local, peer, nonblocking: flag, inherited: false })
+            }
+            2 => EventKind::Connected(attempt),
+            3 => EventKind::ConnectFailed(attempt),
+            4 | 5 => EventKind::Sent(run),
+            6 | 7 => EventKind::Received(run),
+            8 => EventKind::Closed(closed),
+            9 => EventKind::Leaving(closed),
+            _ => EventKind::Forked {
                 at,
                 parent_image: image % 3 + 1,
                 parent_pid: 1,
@@ -58,10 +60,10 @@ proptest! {
         events in prop::collection::vec((any_event(), 0u32..40), 0..200),
     ) {
         let mut exchanges = Exchanges::new(Vec::new());
-        for (event, gone) in events {
-            exchanges.take(event);
-            if gone < 4 {
-                exchanges.gone(gone, Timestamp::from_nanos(2_000_000));
+        for (event, ended) in events {
+            exchanges.apply(event);
+            if ended < 4 {
+                exchanges.image_ended(ended, Timestamp::from_nanos(2_000_000));
             }
         }
         exchanges.end();
@@ -96,23 +98,25 @@ proptest! {
         at_server in any::<bool>(),
     ) {
         let mut talk = if at_server { Conversation::accept() } else { Conversation::connect(3) };
-        for &(asked, asking, answered, answering, thinking) in &turns {
+        for &(request_bytes, request_ms, response_bytes, response_ms, think_ms) in &turns {
             if at_server {
-                talk.receive_for(asking, asked).wait(thinking).send_for(answering, answered).wait(1);
+                talk.receive_for(request_ms, request_bytes).wait(think_ms);
+                talk.send_for(response_ms, response_bytes).wait(1);
             } else {
-                talk.send_for(asking, asked).wait(thinking).receive_for(answering, answered).wait(1);
+                talk.send_for(request_ms, request_bytes).wait(think_ms);
+                talk.receive_for(response_ms, response_bytes).wait(1);
             }
         }
         talk.close();
         let all = rows(talk.events);
         prop_assert_eq!(all.len(), turns.len());
-        for (row, &(asked, asking, answered, answering, thinking)) in all.iter().zip(&turns) {
+        for (row, &(request_bytes, request_ms, response_bytes, response_ms, think_ms)) in all.iter().zip(&turns) {
             let (request, response) = match row.side {
                 TapSide::Client => (row.sent_bytes, row.received_bytes),
                 TapSide::Server => (row.received_bytes, row.sent_bytes),
             };
-            prop_assert_eq!((row.outcome, request, response), (TapOutcome::Succeeded, asked, answered));
-            prop_assert_eq!(row.response_ns(), Some(ms(asking + thinking + answering)));
+            prop_assert_eq!((row.outcome, request, response), (TapOutcome::Succeeded, request_bytes, response_bytes));
+            prop_assert_eq!(row.response_ns(), Some(ms(request_ms + think_ms + response_ms)));
             let parts = row.send_ns().unwrap() + row.wait_ns().unwrap() + row.receive_ns().unwrap();
             // `first` of a received run is its first return, here its begin.
             prop_assert_eq!(row.response_ns(), Some(parts));

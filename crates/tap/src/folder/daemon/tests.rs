@@ -14,7 +14,7 @@ fn a_second_agent_in_a_folder_is_rejected_with_the_pid_of_the_first() {
     let path = parent.path().join("tap");
     let folder = DaemonFolder::open(&path).unwrap();
     let error = DaemonFolder::open(&path).unwrap_err();
-    assert!(matches!(&error, Error::Taken { pid: Some(pid), .. } if *pid == std::process::id()), "{error}");
+    assert!(matches!(&error, Error::InUse { pid: Some(pid), .. } if *pid == std::process::id()), "{error}");
     let text = error.to_string();
     assert!(text.contains(&format!("process {},", std::process::id())) && text.contains("--folder"), "{text}");
     drop(folder);
@@ -30,14 +30,14 @@ fn programs_find_the_daemon_folder_by_their_environment() {
     let error = DaemonFolder::environment_of(&path, None).unwrap_err().to_string();
     assert!(error.contains("start one (yamabiko tap agent)"), "{error}");
     let folder = DaemonFolder::open(&path).unwrap();
-    assert!(DaemonFolder::environment_of(&path, None).is_err(), "there is no ring yet");
+    assert!(DaemonFolder::environment_of(&path, None).is_err(), "no ring exists yet");
     fs::write(folder.ring(), "a ring").unwrap();
     let [(preload, list), (tap, value)] = folder.environment(Some(OsStr::new("/a.so")));
     assert_eq!((preload, tap, Path::new(&value)), ("LD_PRELOAD", "YAMABIKO_TAP", folder.path()));
     assert_eq!(list.to_str().unwrap(), format!("{}:/a.so", folder.library().display()));
     drop(folder);
     let [(_, list), _] = DaemonFolder::environment_of(&path, None).unwrap();
-    assert_eq!(Path::new(&list), path.join(LIBRARY_NAME), "also while no agent is there");
+    assert_eq!(Path::new(&list), path.join(LIBRARY_NAME), "the environment is available while no agent runs");
 }
 
 #[test]
@@ -48,14 +48,14 @@ fn an_old_library_is_replaced_and_running_programs_keep_it() {
     let library = path.join(LIBRARY_NAME);
     let first = fs::metadata(&library).unwrap().ino();
     drop(DaemonFolder::open(&path).unwrap());
-    assert_eq!(fs::metadata(&library).unwrap().ino(), first, "the same is left as it is");
-    fs::write(&library, "an older one").unwrap();
+    assert_eq!(fs::metadata(&library).unwrap().ino(), first, "an identical library is not replaced");
+    fs::write(&library, "an older library").unwrap();
     let mut held = File::open(&library).unwrap();
     drop(DaemonFolder::open(&path).unwrap());
     assert_eq!((fs::read(&library).unwrap(), mode(&library)), (LIBRARY.to_vec(), 0o755));
     let mut text = String::new();
     held.read_to_string(&mut text).unwrap();
-    assert_eq!(text, "an older one", "whoever has mapped it goes on");
+    assert_eq!(text, "an older library", "a program that mapped the old library still reads it");
     // A symbolic link, and a folder on noexec.
     fs::remove_file(&library).unwrap();
     symlink("/etc/passwd", &library).unwrap();
@@ -84,7 +84,10 @@ fn a_folder_that_other_users_can_write_to_is_rejected() {
     assert!(why(&file).contains("not a directory"));
     fs::set_permissions(&real, fs::Permissions::from_mode(0o777)).unwrap();
     assert!(why(&real).contains("chmod go-w"));
-    assert!(why(&real.join("below")).contains("other users may write"), "nor may what leads to it be open");
+    assert!(
+        why(&real.join("below")).contains("other users may write"),
+        "a parent that others can write to is rejected"
+    );
     fs::set_permissions(&real, fs::Permissions::from_mode(0o1777)).unwrap();
     drop(DaemonFolder::open(&real.join("below")).unwrap());
     assert!(why(&parent.path().join("a b")).contains("LD_PRELOAD"));
@@ -113,9 +116,9 @@ fn stricter_permissions_of_a_daemon_folder_are_kept() {
 }
 
 #[test]
-fn a_run_does_not_remove_a_daemon_folder() {
+fn the_clean_up_of_a_run_does_not_remove_a_daemon_folder() {
     let parent = tempfile::tempdir().unwrap();
-    let path = parent.path().join(format!("{}of-the-house", super::super::PREFIX));
+    let path = parent.path().join(format!("{}of-a-daemon", super::super::PREFIX));
     drop(DaemonFolder::open(&path).unwrap());
     drop(Folder::create(Some(parent.path())).unwrap());
     assert!(path.join(LIBRARY_NAME).exists());
@@ -124,7 +127,7 @@ fn a_run_does_not_remove_a_daemon_folder() {
 /// Child process of the next test.
 #[test]
 fn child_process_that_creates_a_daemon_folder() {
-    if let Some(path) = std::env::var_os("TAP_TEST_STANDING") {
+    if let Some(path) = std::env::var_os("TAP_TEST_DAEMON_FOLDER") {
         use crate::rings::{Capacity, Rings};
         let folder = DaemonFolder::open(Path::new(&path)).unwrap();
         let capacity = Capacity { records: 8, slots: 1, small_slots: 0, ready: 1 };
@@ -137,12 +140,13 @@ fn file_modes_do_not_depend_on_the_umask() {
     let parent = tempfile::tempdir().unwrap();
     for umask in ["077", "000", "027"] {
         let path = parent.path().join(umask);
-        let own = std::env::current_exe().unwrap();
+        let test_program = std::env::current_exe().unwrap();
         let script = format!(
             "umask {umask}; exec \"$0\" --exact folder::daemon::tests::child_process_that_creates_a_daemon_folder"
         );
         let mut child = Command::new("/bin/sh");
-        let output = child.arg("-c").arg(script).arg(own).env("TAP_TEST_STANDING", &path).output().unwrap();
+        let output =
+            child.arg("-c").arg(script).arg(test_program).env("TAP_TEST_DAEMON_FOLDER", &path).output().unwrap();
         assert!(output.status.success(), "{output:?}");
         let modes = [path.clone(), path.join(LIBRARY_NAME), path.join(RING_NAME), path.join(LOCK_NAME)];
         assert_eq!(modes.map(|path| mode(&path)), [0o711, 0o755, 0o600, 0o600], "{umask}");

@@ -12,7 +12,7 @@ use super::super::shared::Shared;
 use super::super::tests::sent;
 use super::super::{Positions, map, shape_of, slot_at};
 use super::*;
-use crate::event::{Event, What};
+use crate::event::{Event, EventKind};
 
 const SMALL: Capacity = Capacity { records: 8, slots: 3, small_slots: 0, ready: 2 };
 
@@ -34,8 +34,8 @@ impl TestFolder {
 
     fn open_with(&self, capacity: Capacity, before: Option<&ReaderState>) -> (DaemonFolder, Rings, Adoption) {
         let folder = DaemonFolder::open(&self.path).unwrap();
-        let (rings, found) = Rings::adopt(&folder, Clock::of_boot(), capacity, before).unwrap();
-        (folder, rings, found)
+        let (rings, adoption) = Rings::adopt(&folder, Clock::of_boot(), capacity, before).unwrap();
+        (folder, rings, adoption)
     }
 }
 
@@ -51,8 +51,8 @@ struct Programs {
 }
 
 impl Programs {
-    fn of(house: &TestFolder) -> Programs {
-        let file = std::fs::File::options().read(true).write(true).open(house.path.join("ring")).unwrap();
+    fn of(folder_of_agent: &TestFolder) -> Programs {
+        let file = std::fs::File::options().read(true).write(true).open(folder_of_agent.path.join("ring")).unwrap();
         let bytes = file.metadata().unwrap().len();
         let memory = map(&file, bytes).unwrap();
         Programs { memory, images: 0, writers: HashMap::new(), written: Vec::new(), dropped: 0 }
@@ -71,11 +71,15 @@ impl Programs {
             if self.word(number, slot::STATE).load(Ordering::Relaxed) != free {
                 continue;
             }
-            assert!(!self.writers.contains_key(&number), "a slot was freed that somebody writes to");
+            assert!(!self.writers.contains_key(&number), "a slot was freed although a program writes to it");
             self.memory.half(header::SLOTS_USED).fetch_max(number + 1, Ordering::AcqRel);
             let owned = u64::from(self.images) << 32 | u64::from(state::OWNED);
             self.word(number, slot::STATE).store(owned, Ordering::Release);
-            assert_eq!(self.memory.half(slot_at(number) + slot::IMAGE).load(Ordering::Relaxed), 0, "nobody's yet");
+            assert_eq!(
+                self.memory.half(slot_at(number) + slot::IMAGE).load(Ordering::Relaxed),
+                0,
+                "a free slot has no image"
+            );
             self.memory.half(slot_at(number) + slot::IMAGE).store(self.images, Ordering::Relaxed);
             self.memory.half(slot_at(number) + slot::SPACE).store(9, Ordering::Relaxed);
             self.writers.insert(number, self.images);
@@ -126,26 +130,27 @@ struct Agent {
     journal: ReaderState,
     rows: Vec<(u32, u64)>,
     lost: u64,
-    gone: HashSet<u32>,
+    ended: HashSet<u32>,
 }
 
 impl Agent {
     fn collect(&self, rings: &mut Rings) -> (Positions, Vec<Event>) {
         let mut events = Vec::new();
-        let gone = &self.gone;
-        let positions = rings.collect_gone(&mut |origin| gone.contains(&origin.image), &mut |event| events.push(event));
+        let ended = &self.ended;
+        let positions =
+            rings.collect_and_free(&mut |origin| ended.contains(&origin.image), &mut |event| events.push(event));
         (positions, events)
     }
 
-    fn write_down(&mut self, positions: &Positions, events: Vec<Event>) {
+    fn store_in_journal(&mut self, positions: &Positions, events: Vec<Event>) {
         let bytes = postcard::to_stdvec(positions).unwrap();
         let positions: Positions = postcard::from_bytes(&bytes).unwrap();
-        self.journal.take(&positions);
+        self.journal.add(&positions);
         self.journal = postcard::from_bytes(&postcard::to_stdvec(&self.journal).unwrap()).unwrap();
         for Event { origin, what } in events {
             match what {
-                What::Sent(run) => self.rows.push((origin.image, run.bytes)),
-                What::Lost { records } => self.lost += records,
+                EventKind::Sent(run) => self.rows.push((origin.image, run.bytes)),
+                EventKind::Lost { records } => self.lost += records,
                 other => panic!("{other:?}"),
             }
         }
@@ -188,12 +193,12 @@ proptest! {
         steps in prop::collection::vec(any_step(), 1..160),
         budget in prop_oneof![Just(2_u64), Just(1_000)],
     ) {
-        let house = TestFolder::new();
-        let (folder, rings, found) = house.open(None);
-        prop_assert_eq!(found, Adoption::Nothing);
+        let folder_of_agent = TestFolder::new();
+        let (folder, rings, adoption) = folder_of_agent.open(None);
+        prop_assert_eq!(adoption, Adoption::Nothing);
         let mut open = (folder, Rings { budget, ..rings });
-        let mut programs = Programs::of(&house);
-        let mut agent = Agent { journal: ReaderState::default(), rows: Vec::new(), lost: 0, gone: HashSet::new() };
+        let mut programs = Programs::of(&folder_of_agent);
+        let mut agent = Agent { journal: ReaderState::default(), rows: Vec::new(), lost: 0, ended: HashSet::new() };
         // Some final rounds: everything is stored, and all slots are free.
         let end = [Step::Release(0), Step::Kill(1), Step::Release(2)].into_iter().chain([Step::Round; 6]);
         for step in steps.into_iter().chain(end) {
@@ -201,11 +206,11 @@ proptest! {
                 Step::Claim => programs.claim(),
                 Step::Write(slot) => programs.write(slot),
                 Step::Release(slot) => programs.release(slot),
-                Step::Kill(slot) => agent.gone.extend(programs.kill(slot)),
+                Step::Kill(slot) => agent.ended.extend(programs.kill(slot)),
                 Step::Round | Step::KilledBefore | Step::KilledWithin(..) | Step::KilledAfter => {
                     let (positions, events) = agent.collect(&mut open.1);
                     if !matches!(step, Step::KilledBefore) {
-                        agent.write_down(&positions, events);
+                        agent.store_in_journal(&positions, events);
                     }
                     match step {
                         Step::Round | Step::KilledAfter => open.1.commit(&positions),
@@ -213,15 +218,15 @@ proptest! {
                             let mut part = positions.clone();
                             part.slots.truncate(slots);
                             part.free.truncate(free);
-                            part.unclaimed_told = None;
+                            part.unclaimed_reported = None;
                             open.1.commit(&part);
                         }
                         _ => {}
                     }
                     if !matches!(step, Step::Round) {
                         drop(open);
-                        let (folder, rings, found) = house.open(Some(&agent.journal));
-                        prop_assert_eq!(found, Adoption::Adopted);
+                        let (folder, rings, adoption) = folder_of_agent.open(Some(&agent.journal));
+                        prop_assert_eq!(adoption, Adoption::Adopted);
                         open = (folder, Rings { budget, ..rings });
                     }
                 }
@@ -239,35 +244,35 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Whatever a program writes over the ring while the agent is away: reading terminates and still works.
+    /// A program may overwrite anything in the ring while no agent runs: reading terminates and still works.
     #[test]
     fn a_ring_overwritten_by_a_program_is_still_readable(
-        spoilt in prop::collection::vec((0..3_u32, 0..18_usize, any::<u64>()), 1..40),
+        damage in prop::collection::vec((0..3_u32, 0..18_usize, any::<u64>()), 1..40),
         counters in any::<[u64; 3]>(),
     ) {
-        let house = TestFolder::new();
-        let (folder, mut rings, _) = house.open(None);
+        let folder_of_agent = TestFolder::new();
+        let (folder, mut rings, _) = folder_of_agent.open(None);
         let mut journal = ReaderState::default();
-        let mut programs = Programs::of(&house);
+        let mut programs = Programs::of(&folder_of_agent);
         programs.claim();
         (0..5).for_each(|_| programs.write(0));
         let positions = rings.collect(&mut |_| {});
-        journal.take(&positions);
+        journal.add(&positions);
         rings.commit(&positions);
         drop((folder, rings));
-        for (number, word, value) in spoilt {
+        for (number, word, value) in damage {
             programs.word(number, word * 8).store(value, Ordering::Relaxed);
         }
         programs.memory.word(header::UNCLAIMED).store(counters[0], Ordering::Relaxed);
-        programs.memory.word(header::UNCLAIMED_TOLD).store(counters[1], Ordering::Relaxed);
+        programs.memory.word(header::UNCLAIMED_REPORTED).store(counters[1], Ordering::Relaxed);
         programs.memory.half(header::SLOTS_USED).store(counters[2] as u32, Ordering::Relaxed);
         for before in [None, Some(&journal)] {
-            let (folder, mut rings, found) = house.open(before);
-            prop_assert_eq!(found, Adoption::Adopted);
+            let (folder, mut rings, adoption) = folder_of_agent.open(before);
+            prop_assert_eq!(adoption, Adoption::Adopted);
             for round in 0..3 {
-                let mut told = 0;
-                let positions = rings.collect_gone(&mut |_| round == 1, &mut |_| told += 1);
-                prop_assert!(told <= 3 * 9 + 1, "{} events", told);
+                let mut time_before = 0;
+                let positions = rings.collect_and_free(&mut |_| round == 1, &mut |_| time_before += 1);
+                prop_assert!(time_before <= 3 * 9 + 1, "{} events", time_before);
                 rings.commit(&positions);
             }
             drop((folder, rings));
@@ -277,34 +282,34 @@ proptest! {
 
 #[test]
 fn a_reader_without_stored_positions_resumes_at_the_tail_of_the_ring() {
-    let house = TestFolder::new();
-    let (folder, mut rings, _) = house.open(None);
-    let mut programs = Programs::of(&house);
-    let mut agent = Agent { journal: ReaderState::default(), rows: Vec::new(), lost: 0, gone: HashSet::new() };
+    let folder_of_agent = TestFolder::new();
+    let (folder, mut rings, _) = folder_of_agent.open(None);
+    let mut programs = Programs::of(&folder_of_agent);
+    let mut agent = Agent { journal: ReaderState::default(), rows: Vec::new(), lost: 0, ended: HashSet::new() };
     programs.claim();
     (0..12).for_each(|_| programs.write(0));
     let (positions, events) = agent.collect(&mut rings);
-    agent.write_down(&positions, events);
+    agent.store_in_journal(&positions, events);
     rings.commit(&positions);
     assert_eq!((agent.rows.len(), agent.lost), (8, 4));
     programs.write(0);
     drop((folder, rings));
     // Without stored positions, with those of another ring, and with older ones than the file's.
-    let mut others = ReaderState::default();
-    others.take(&Positions { ring: 4711, ..positions.clone() });
+    let mut foreign_state = ReaderState::default();
+    foreign_state.add(&Positions { ring: 4711, ..positions.clone() });
     let mut older = ReaderState::default();
-    older.take(&Positions { slots: Vec::new(), ..positions });
-    for before in [None, Some(&others), Some(&older)] {
-        let (folder, mut rings, found) = house.open(before);
+    older.add(&Positions { slots: Vec::new(), ..positions });
+    for before in [None, Some(&foreign_state), Some(&older)] {
+        let (folder, mut rings, adoption) = folder_of_agent.open(before);
         let (_, events) = agent.collect(&mut rings);
-        assert_eq!(found, Adoption::Adopted);
-        let [Event { what: What::Sent(run), .. }] = events.as_slice() else { panic!("{events:?}") };
-        assert_eq!(run.bytes, 8, "nothing twice, and what was dropped is not told again");
+        assert_eq!(adoption, Adoption::Adopted);
+        let [Event { what: EventKind::Sent(run), .. }] = events.as_slice() else { panic!("{events:?}") };
+        assert_eq!(run.bytes, 8, "no record is read twice, and drops are not reported again");
         drop((folder, rings));
     }
     // The file's position is invalid: the stored one counts.
     programs.word(0, slot::TAIL).store(u64::MAX - 3, Ordering::Relaxed);
-    let (_folder, mut rings, _) = house.open(Some(&agent.journal));
+    let (_folder, mut rings, _) = folder_of_agent.open(Some(&agent.journal));
     let (_, events) = agent.collect(&mut rings);
     assert_eq!(events.len(), 1);
 }
@@ -321,28 +326,28 @@ fn a_path_split_over_records_is_completed_by_the_next_reader() {
         }
         words
     };
-    let house = TestFolder::new();
-    let (folder, mut rings, _) = house.open(None);
-    super::super::tests::own(&rings, 0, 5);
+    let folder_of_agent = TestFolder::new();
+    let (folder, mut rings, _) = folder_of_agent.open(None);
+    super::super::tests::claim_slot(&rings, 0, 5);
     super::super::tests::write(&rings, 0, part(0, false, b"/a/very/"));
-    let mut agent = Agent { journal: ReaderState::default(), rows: Vec::new(), lost: 0, gone: HashSet::new() };
+    let mut agent = Agent { journal: ReaderState::default(), rows: Vec::new(), lost: 0, ended: HashSet::new() };
     let (positions, events) = agent.collect(&mut rings);
     assert_eq!(events, []);
-    agent.write_down(&positions, events);
+    agent.store_in_journal(&positions, events);
     drop((folder, rings));
-    let (_folder, mut rings, _) = house.open(Some(&agent.journal));
+    let (_folder, mut rings, _) = folder_of_agent.open(Some(&agent.journal));
     super::super::tests::write(&rings, 0, part(1, true, b"long/path"));
     let (_, events) = agent.collect(&mut rings);
-    let [Event { what: What::Executing { path, .. }, .. }] = events.as_slice() else { panic!("{events:?}") };
+    let [Event { what: EventKind::Executing { path, .. }, .. }] = events.as_slice() else { panic!("{events:?}") };
     assert_eq!(path, "/a/very/long/path");
 }
 
 #[test]
 fn an_invalid_or_foreign_ring_is_recreated_and_programs_keep_the_old_one() {
-    let house = TestFolder::new();
-    let (folder, rings, found) = house.open(None);
+    let folder_of_agent = TestFolder::new();
+    let (folder, rings, adoption) = folder_of_agent.open(None);
     let (first, ring) = (rings.ring(), folder.ring());
-    assert_eq!(found, Adoption::Nothing);
+    assert_eq!(adoption, Adoption::Nothing);
     drop((folder, rings));
     let set = |offset: usize, bytes: &[u8]| {
         use std::os::unix::fs::FileExt as _;
@@ -350,48 +355,52 @@ fn an_invalid_or_foreign_ring_is_recreated_and_programs_keep_the_old_one() {
         file.write_all_at(bytes, offset as u64).unwrap();
     };
     let mut seen = HashSet::from([first]);
-    let mut next = |house: &TestFolder, capacity| {
-        let old = Programs::of(house);
-        let (_folder, rings, found) = house.open_with(capacity, None);
-        assert_eq!(found, Adoption::Replaced);
-        assert!(seen.insert(rings.ring()), "another ring, another number");
-        assert_eq!(old.word(0, slot::HEAD).fetch_add(1, Ordering::Relaxed), 0, "who has the old one writes on");
+    let mut next = |folder_of_agent: &TestFolder, capacity| {
+        let old_ring = Programs::of(folder_of_agent);
+        let (_folder, rings, adoption) = folder_of_agent.open_with(capacity, None);
+        assert_eq!(adoption, Adoption::Replaced);
+        assert!(seen.insert(rings.ring()), "each ring has a number of its own");
+        assert_eq!(
+            old_ring.word(0, slot::HEAD).fetch_add(1, Ordering::Relaxed),
+            0,
+            "programs that mapped the old ring still write to it"
+        );
     };
     set(header::MAGIC, b"ayytap02");
-    next(&house, SMALL);
+    next(&folder_of_agent, SMALL);
     set(header::BOOT, &[7; 16]);
-    next(&house, SMALL);
+    next(&folder_of_agent, SMALL);
     set(header::SLOTS, &[255; 4]);
-    next(&house, SMALL);
+    next(&folder_of_agent, SMALL);
     std::fs::File::options().write(true).open(&ring).unwrap().set_len(5_000).unwrap();
-    let (folder, rings, found) = house.open_with(SMALL, None);
-    assert_eq!(found, Adoption::Replaced, "one that was cut");
+    let (folder, rings, adoption) = folder_of_agent.open_with(SMALL, None);
+    assert_eq!(adoption, Adoption::Replaced, "a truncated ring");
     drop((folder, rings));
-    next(&house, Capacity { records: 16, ..SMALL });
-    let (folder, rings, found) = house.open_with(Capacity { records: 16, ..SMALL }, None);
-    assert_eq!(found, Adoption::Adopted);
+    next(&folder_of_agent, Capacity { records: 16, ..SMALL });
+    let (folder, rings, adoption) = folder_of_agent.open_with(Capacity { records: 16, ..SMALL }, None);
+    assert_eq!(adoption, Adoption::Adopted);
     drop((folder, rings));
     // A symbolic link.
-    let aside = house.path.join("aside");
-    std::fs::rename(&ring, &aside).unwrap();
-    std::os::unix::fs::symlink(&aside, &ring).unwrap();
-    let before = std::fs::read(&aside).unwrap();
-    let (folder, _rings, found) = house.open(None);
-    assert_eq!(found, Adoption::Nothing);
+    let target_file = folder_of_agent.path.join("aside");
+    std::fs::rename(&ring, &target_file).unwrap();
+    std::os::unix::fs::symlink(&target_file, &ring).unwrap();
+    let before = std::fs::read(&target_file).unwrap();
+    let (folder, _rings, adoption) = folder_of_agent.open(None);
+    assert_eq!(adoption, Adoption::Nothing);
     assert!(std::fs::symlink_metadata(folder.ring()).unwrap().is_file());
-    assert_eq!(std::fs::read(&aside).unwrap(), before);
+    assert_eq!(std::fs::read(&target_file).unwrap(), before);
 }
 
 #[test]
 fn full_rings_are_read_in_several_rounds_without_skipping_records() {
-    let house = TestFolder::new();
-    let (folder, rings, _) = house.open(None);
+    let folder_of_agent = TestFolder::new();
+    let (folder, rings, _) = folder_of_agent.open(None);
     let mut rings = Rings { budget: 2, ..rings };
     let origin = rings.ticks.latest();
     // The first thread wrote ten milliseconds of ticks later than the second, one after the other.
     let step = rings.ticks.of(std::time::Duration::from_millis(1));
     for number in [0, 1] {
-        super::super::tests::own(&rings, number, number + 1);
+        super::super::tests::claim_slot(&rings, number, number + 1);
         for record in 0..8 {
             let mut words = sent(record);
             words[4] = origin - step * (40 - record * 2 - u64::from(number == 0) * 10);
@@ -401,12 +410,12 @@ fn full_rings_are_read_in_several_rounds_without_skipping_records() {
     let before = rings.ticks.now();
     let (mut rounds, mut until, mut all) = (0, Timestamp::ZERO, 0);
     while until < before {
-        let mut moments = Vec::new();
-        let positions = rings.collect(&mut |event| moments.push(crate::order::moment(&event.what)));
+        let mut times = Vec::new();
+        let positions = rings.collect(&mut |event| times.push(crate::order::event_time(&event.what)));
         rings.commit(&positions);
-        assert!(moments.len() <= 4 && moments.iter().all(|moment| *moment >= until), "{moments:?}, {until}");
+        assert!(times.len() <= 4 && times.iter().all(|time| *time >= until), "{times:?}, {until}");
         assert!(rings.read_until() >= until);
-        (rounds, until, all) = (rounds + 1, rings.read_until(), all + moments.len());
+        (rounds, until, all) = (rounds + 1, rings.read_until(), all + times.len());
         assert_eq!(rings.is_behind(), until < before);
     }
     assert_eq!((rounds, all), (4, 16));
@@ -415,9 +424,9 @@ fn full_rings_are_read_in_several_rounds_without_skipping_records() {
 
 #[test]
 fn a_commit_with_positions_of_another_ring_changes_nothing() {
-    let house = TestFolder::new();
-    let (_folder, mut rings, _) = house.open(None);
-    let mut programs = Programs::of(&house);
+    let folder_of_agent = TestFolder::new();
+    let (_folder, mut rings, _) = folder_of_agent.open(None);
+    let mut programs = Programs::of(&folder_of_agent);
     programs.claim();
     programs.write(0);
     let positions = rings.collect(&mut |_| {});
@@ -429,16 +438,19 @@ fn a_commit_with_positions_of_another_ring_changes_nothing() {
 }
 
 #[test]
-fn old_times_are_the_same_for_the_next_reader() {
-    let house = TestFolder::new();
-    let (folder, mut rings, _) = house.open(None);
+fn the_next_reader_converts_old_ticks_to_the_same_times() {
+    let folder_of_agent = TestFolder::new();
+    let (folder, mut rings, _) = folder_of_agent.open(None);
     let mut journal = ReaderState::default();
-    journal.take(&rings.collect(&mut |_| {}));
-    let (ticks, told) = (rings.ticks.latest(), rings.ticks.at(rings.ticks.latest()));
+    journal.add(&rings.collect(&mut |_| {}));
+    let (ticks, time_before) = (rings.ticks.latest(), rings.ticks.at(rings.ticks.latest()));
     drop((folder, rings));
-    let (_folder, rings, _) = house.open(Some(&journal));
-    let again = rings.ticks.at(ticks);
-    assert!(told.since(again).max(again.since(told)) < std::time::Duration::from_millis(1), "{told} {again}");
+    let (_folder, rings, _) = folder_of_agent.open(Some(&journal));
+    let time_after = rings.ticks.at(ticks);
+    assert!(
+        time_before.since(time_after).max(time_after.since(time_before)) < std::time::Duration::from_millis(1),
+        "{time_before} {time_after}"
+    );
     // Times are those of the boot.
-    assert!(told.as_nanos().abs_diff(sys::clock::monotonic_ns()) < 600_000_000_000);
+    assert!(time_before.as_nanos().abs_diff(sys::clock::monotonic_ns()) < 600_000_000_000);
 }

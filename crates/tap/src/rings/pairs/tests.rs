@@ -1,16 +1,16 @@
-//! With simulated clocks: a counter of 3 GHz, and a monotonic clock that is slewed.
+//! Tests of [`Pairs`] with simulated clocks: a counter of 3 GHz, and a monotonic clock that is slewed.
 
 use super::*;
 
 const S: u64 = 1_000_000_000;
 
 fn of(all: &[(u64, u64)]) -> Pairs {
-    let kept = all.iter().map(|&(ticks, monotonic_ns)| Pair { ticks, monotonic_ns }).collect();
-    Pairs { kept, thin_at: 1_000 }
+    let pairs = all.iter().map(|&(ticks, monotonic_ns)| Pair { ticks, monotonic_ns }).collect();
+    Pairs { pairs, thin_at: 1_000 }
 }
 
-fn note(pairs: &mut Pairs, pair: Pair) {
-    pairs.note(pair);
+fn add(pairs: &mut Pairs, pair: Pair) {
+    pairs.add(pair);
 }
 
 #[test]
@@ -26,7 +26,7 @@ fn times_are_interpolated_between_clock_pairs_and_extrapolated_beyond() {
     assert_eq!(
         (Pairs::default().at(7), Pairs::default().ticks_of(7)),
         (7, 7),
-        "without a rate ticks are taken as they are"
+        "without a rate, ticks count as nanoseconds"
     );
 }
 
@@ -41,8 +41,8 @@ impl Slewed {
     fn new(lengths: impl Iterator<Item = u64>) -> Slewed {
         let mut turns = vec![(0, 0)];
         for length in lengths {
-            let (at, shown) = *turns.last().unwrap();
-            turns.push((at + length, shown + Slewed::run(turns.len(), length)));
+            let (at, clock_ns) = *turns.last().unwrap();
+            turns.push((at + length, clock_ns + Slewed::run(turns.len(), length)));
         }
         Slewed { turns }
     }
@@ -54,14 +54,14 @@ impl Slewed {
 
     fn pair(&self, at: u64) -> Pair {
         let turn = self.turns.partition_point(|(from, _)| *from <= at);
-        let (from, shown) = self.turns[turn - 1];
-        Pair { ticks: at * 3, monotonic_ns: shown + Slewed::run(turn, at - from) }
+        let (from, clock_ns) = self.turns[turn - 1];
+        Pair { ticks: at * 3, monotonic_ns: clock_ns + Slewed::run(turn, at - from) }
     }
 }
 
 #[test]
 fn years_of_clock_pairs_are_thinned_out_and_old_times_stay_accurate() {
-    // It changes every 37 s to 50 min, by a fixed sequence.
+    // The rate changes every 37 s to 50 min, by a fixed sequence.
     let lengths = (1..6_000u64).map(|turn| (turn * 7_919 % 2_963 + 37) * S);
     let clock = Slewed::new(lengths);
     let days = 20;
@@ -69,7 +69,7 @@ fn years_of_clock_pairs_are_thinned_out_and_old_times_stay_accurate() {
     assert!(clock.turns.last().unwrap().0 > end * S);
     let mut pairs = Pairs::default();
     for second in 0..end {
-        pairs.note(clock.pair(second * S + second % 7));
+        pairs.add(clock.pair(second * S + second % 7));
         if second % 50_000 == 0 {
             assert!(pairs.len() <= 1_100, "{} after {second} s", pairs.len());
         }
@@ -82,8 +82,8 @@ fn years_of_clock_pairs_are_thinned_out_and_old_times_stay_accurate() {
         let off = pairs.at(exact.ticks).abs_diff(exact.monotonic_ns);
         // Neighbouring pairs are at most a 32nd of their age apart; the rate differs by 1 in 1,000; a quarter of
         // both.
-        let apart = (age / 32).max(2 * S);
-        let bound = apart / 1_000 / 4 + 2_000;
+        let distance = (age / 32).max(2 * S);
+        let bound = distance / 1_000 / 4 + 2_000;
         assert!(off <= bound, "{off} ns off at an age of {} s, {bound} expected", age / S);
     }
     // The main use: within the last minute, 2 s apart.
@@ -93,25 +93,28 @@ fn years_of_clock_pairs_are_thinned_out_and_old_times_stay_accurate() {
 
 #[test]
 fn times_during_days_without_a_reader_are_interpolated() {
-    // It slews by 1 in a million more from the middle of the absence on, as a disciplined clock does.
+    // The clock slews by 1 in a million more from the middle of the absence on, as a disciplined clock does.
     let mut pairs = Pairs::default();
     let pair = |second: u64| {
         let turned = 3_600 + 36 * 3_600;
         let extra = second.saturating_sub(turned) * 1_000;
         Pair { ticks: second * S * 3, monotonic_ns: second * S + extra }
     };
-    (0..3_600).for_each(|second| note(&mut pairs, pair(second)));
+    (0..3_600).for_each(|second| add(&mut pairs, pair(second)));
     let written = postcard::to_stdvec(&pairs).unwrap();
     let mut pairs: Pairs = postcard::from_bytes(&written).unwrap();
     let back = 3_600 + 72 * 3_600;
-    (0..10).for_each(|second| note(&mut pairs, pair(back + second)));
+    (0..10).for_each(|second| add(&mut pairs, pair(back + second)));
     for second in (3_600..back).step_by(601) {
         let exact = pair(second);
         let off = pairs.at(exact.ticks).abs_diff(exact.monotonic_ns);
         assert!(off <= 72 * 3_600 * 1_000 / 4 + 10, "{off} ns");
     }
     let exact = pair(back + 9);
-    assert!(pairs.at(exact.ticks - 1_500_000).abs_diff(exact.monotonic_ns - 500_000) <= 2, "afterwards as ever");
+    assert!(
+        pairs.at(exact.ticks - 1_500_000).abs_diff(exact.monotonic_ns - 500_000) <= 2,
+        "after the reset the conversion is exact again"
+    );
 }
 
 #[test]
@@ -120,8 +123,8 @@ fn a_suspended_machine_is_detected_by_the_clock_rate() {
     let mut pairs = Pairs::default();
     let awake = |ms: u64, slept: u64| Pair { ticks: (ms * 1_000_000 + slept) * 3, monotonic_ns: ms * 1_000_000 };
     let slept = 8 * 3_600 * S;
-    (0..10_000).step_by(5).for_each(|ms| note(&mut pairs, awake(ms, 0)));
-    (10_005..10_500).step_by(5).for_each(|ms| note(&mut pairs, awake(ms, slept)));
+    (0..10_000).step_by(5).for_each(|ms| add(&mut pairs, awake(ms, 0)));
+    (10_005..10_500).step_by(5).for_each(|ms| add(&mut pairs, awake(ms, slept)));
     for (ms, was) in [(9_000, 0), (9_990, 0), (10_010, slept), (10_490, slept)] {
         let exact = awake(ms, was);
         let off = pairs.at(exact.ticks).abs_diff(exact.monotonic_ns);
@@ -129,7 +132,7 @@ fn a_suspended_machine_is_detected_by_the_clock_rate() {
     }
     // The opposite: the counter was reset.
     let reset = |ms: u64| Pair { ticks: (ms - 10_000) * 3_000_000, monotonic_ns: ms * 1_000_000 };
-    (10_505..13_000).step_by(5).for_each(|ms| note(&mut pairs, reset(ms)));
+    (10_505..13_000).step_by(5).for_each(|ms| add(&mut pairs, reset(ms)));
     for ms in [10_510, 11_000, 12_990] {
         let off = pairs.at(reset(ms).ticks).abs_diff(reset(ms).monotonic_ns);
         assert!(off <= 5_000_000, "{off} ns off at {ms} ms");
@@ -141,8 +144,8 @@ fn a_suspended_machine_is_detected_by_the_clock_rate() {
 fn a_redundant_clock_pair_is_not_stored() {
     let mut pairs = Pairs::default();
     let pair = |ms: u64| Pair { ticks: ms * 3_000_000, monotonic_ns: ms * 1_000_000 };
-    let kept = (1..=10_000).step_by(5).filter(|ms| pairs.note(pair(*ms))).count();
-    assert!((10..=13).contains(&kept), "one a second: {kept}");
-    assert!(!pairs.note(pair(9_000)), "nothing goes back");
+    let stored = (1..=10_000).step_by(5).filter(|ms| pairs.add(pair(*ms))).count();
+    assert!((10..=13).contains(&stored), "one pair a second is stored: {stored}");
+    assert!(!pairs.add(pair(9_000)), "a pair older than the latest is not stored");
     assert_eq!(pairs.last(), Some(pair(9_996)));
 }

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use anyhow::{Error, Result};
-use web::post::{Answer, PostError, Receiver, Roots, is_loopback};
+use web::post::{Outcome, PostError, Receiver, Roots, is_loopback};
 
 use super::headers;
 use crate::args;
@@ -36,7 +36,7 @@ impl Post {
 
     /// The receiver's URL for messages: without the query, which may contain secrets.
     pub fn receiver(&self) -> &str {
-        self.0.shown()
+        self.0.display_url()
     }
 
     /// Sends a message until the receiver accepts it. Returns the body of the response.
@@ -49,15 +49,15 @@ impl Post {
         loop {
             left -= 1;
             match self.0.once(body, own, is_tried_again) {
-                Answer::Taken(answer) => return Ok(answer),
-                Answer::Later(why, wanted) if left > 0 => {
+                Outcome::Accepted(answer) => return Ok(answer),
+                Outcome::Retryable(why, wanted) if left > 0 => {
                     let wait = wanted.unwrap_or(pause).min(PAUSE_MAX);
                     print_message(format_args!("{}: {why}; retry in {:.1} s", self.receiver(), wait.as_secs_f64()));
                     sleep(wait);
                     pause *= 2;
                 }
-                Answer::Later(why, _) | Answer::Refused(why, None) => return Err(self.failed(why)),
-                Answer::Refused(why, Some(status)) => {
+                Outcome::Retryable(why, _) | Outcome::Refused(why, None) => return Err(self.failed(why)),
+                Outcome::Refused(why, Some(status)) => {
                     let fix = fix(status, &why);
                     return Err(self.failed(why + fix));
                 }

@@ -323,7 +323,7 @@ impl Reader {
     /// Sends a heartbeat after [`HEARTBEAT_POLLS`] polls without a change.
     fn heartbeat(&self, hub: &Hub) {
         if self.polls_without_change % HEARTBEAT_POLLS == HEARTBEAT_POLLS - 1 {
-            hub.beat();
+            hub.heartbeat();
         }
     }
 }

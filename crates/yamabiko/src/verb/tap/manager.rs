@@ -13,7 +13,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use anyhow::{Context, Result, bail};
 use manager::notes::Log;
 use manager::otlp;
-use manager::retention::Keep;
+use manager::retention::Retention;
 use manager::start::{Plan, Running};
 use sys::clock::realtime_ns;
 use sys::signal::{Hangups, Interrupts, Wake};
@@ -42,7 +42,7 @@ pub fn run(arguments: &args::Manager) -> Result<Exit> {
                 running.reload();
             }
         });
-        while interrupts.count() == 0 && running.works() {
+        while interrupts.count() == 0 && running.is_running() {
             interrupts.wait(POLL_INTERVAL);
         }
         ended.wake();
@@ -74,13 +74,13 @@ fn plan(arguments: &args::Manager) -> Result<Plan> {
     if let Some(url) = &arguments.otlp {
         plan.otlp = Some(otlp::Plan { url: url.clone(), headers: headers(&arguments.otlp_header_file)?, roots });
     }
-    plan.keep = Keep { age: arguments.keep_for.0, bytes: arguments.keep_bytes.0 };
+    plan.retention = Retention { age: arguments.keep_for.0, bytes: arguments.keep_bytes.0 };
     // Unauthenticated connections and agents get a quarter of the descriptors each; files and the page need the rest.
     let descriptors = usize::try_from(sys::limits::raise_open_files()).unwrap_or(usize::MAX);
-    let (strangers, known) = (plan.strangers.connections, plan.connections);
-    plan.strangers.connections = strangers.min((descriptors / 4).max(16));
+    let (strangers, known) = (plan.unauthenticated.connections, plan.connections);
+    plan.unauthenticated.connections = strangers.min((descriptors / 4).max(16));
     plan.connections = known.min((descriptors / 4).max(16));
-    if (plan.strangers.connections, plan.connections) != (strangers, known) {
+    if (plan.unauthenticated.connections, plan.connections) != (strangers, known) {
         print_message(format_args!(
             "note: at most {} agent connections, as only {descriptors} files may be open; raise ulimit -n, or LimitNOFILE= of the unit",
             plan.connections

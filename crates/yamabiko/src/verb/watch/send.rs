@@ -346,10 +346,10 @@ impl Post {
         };
         let reply = match self.post.exchange("", &body, &[("content-type", CONTENT_TYPE)]) {
             Ok(reply) => reply,
-            Err(Failure::Away(why)) => return Reply::Unreachable(why),
+            Err(Failure::Unreachable(why)) => return Reply::Unreachable(why),
             Err(failure) => return Reply::Refused(failure.to_string()),
         };
-        let (status, text) = (reply.status, reply.words());
+        let (status, text) = (reply.status, reply.first_line());
         match status {
             200..=299 => Reply::Accepted,
             401 if !self.has_token => Reply::Refused("a token is required: --token-file, or YAMABIKO_TOKEN".to_owned()),

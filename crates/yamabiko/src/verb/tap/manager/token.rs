@@ -21,9 +21,9 @@ use crate::verb::bench::print;
 pub fn run(token: &Token) -> Result<Exit> {
     match token {
         Token::Add(add) => create(add)?,
-        Token::List(list) => print(&table(&tokens::list(&*Data::beside(&list.data, false)?)?))?,
+        Token::List(list) => print(&table(&tokens::list(&*Data::open_shared(&list.data, false)?)?))?,
         Token::Revoke(revoke) => {
-            let data = Data::beside(&revoke.data, false)?;
+            let data = Data::open_shared(&revoke.data, false)?;
             let count = tokens::revoke(&data, &revoke.name, revoke.role.map(Into::into), realtime_ns())?;
             print_message(format_args!("{count} revoked"));
         }
@@ -32,7 +32,7 @@ pub fn run(token: &Token) -> Result<Exit> {
 }
 
 fn create(add: &TokenAdd) -> Result<()> {
-    let data = Data::beside(&add.data, true)?;
+    let data = Data::open_shared(&add.data, true)?;
     let now = realtime_ns();
     let Some(path) = &add.output else {
         let text = tokens::add(&data, &add.name, add.role.into(), now)?;

@@ -16,7 +16,7 @@ use http_body_util::{BodyExt, Limited};
 use std::net::SocketAddr;
 use sys::clock::Clock;
 use tokio::time::timeout;
-use web::{Arrived, Bounds, Door, Key, Open, Settings, Strangers};
+use web::{Bounds, ConnectionHandle, Key, RunningServer, Server, Settings, UnauthenticatedLimits};
 
 use super::sessions::{LimitReached, Sessions};
 use crate::token::Token;
@@ -33,7 +33,7 @@ pub enum Event {
 /// Listens until dropped.
 pub struct Listener {
     address: SocketAddr,
-    _open: Open,
+    _open: RunningServer,
 }
 
 impl Listener {
@@ -52,18 +52,18 @@ impl Listener {
             hosts: Vec::new(),
             key: Key::None,
             tls: None,
-            reads_only: false,
-            bounds: Bounds { connections: CONNECTIONS, body: BODY_MAX, head: HEAD_MAX, patience: READ_TIMEOUT },
+            read_only: false,
+            bounds: Bounds { connections: CONNECTIONS, body: BODY_MAX, head: HEAD_MAX, timeout: READ_TIMEOUT },
             // The token authenticates senders, so any host name is accepted in the `Host` header.
             any_host: true,
-            strangers: Some(Strangers { connections: CONNECTIONS, life: READ_TIMEOUT }),
+            unauthenticated: Some(UnauthenticatedLimits { connections: CONNECTIONS, timeout: READ_TIMEOUT }),
             refusals: None,
         };
-        let door = Door::bind(settings)?;
-        let address = door.address();
+        let server = Server::bind(settings)?;
+        let address = server.address();
         let receiver = Arc::new(Receiver { clock: Clock::start(), token, events, sessions });
         let router = Router::new().fallback(answer).with_state(receiver);
-        Ok(Listener { address, _open: door.open(router, || {})? })
+        Ok(Listener { address, _open: server.start(router, || {})? })
     }
 
     /// The bound address, with the actual port.
@@ -80,7 +80,7 @@ struct Receiver {
 }
 
 async fn answer(State(receiver): State<Arc<Receiver>>, request: Request) -> Response {
-    let peer = request.extensions().get::<Arrived>().map(Arrived::peer);
+    let peer = request.extensions().get::<ConnectionHandle>().map(ConnectionHandle::peer);
     match receiver.accept(request).await {
         Ok(()) => StatusCode::NO_CONTENT.into_response(),
         Err((status, why)) => {
@@ -122,8 +122,8 @@ impl Receiver {
         }
         // The peer is a sender: it has the token, or is on loopback and uses the right method, path and type. From here
         // on the connection counts as authenticated, with a limit per address.
-        if let Some(arrived) = request.extensions().get::<Arrived>() {
-            arrived.greet(&arrived.peer().ip().to_string());
+        if let Some(arrived) = request.extensions().get::<ConnectionHandle>() {
+            arrived.authenticate(&arrived.peer().ip().to_string());
         }
         let body = match timeout(READ_TIMEOUT, Limited::new(request.into_body(), BODY_MAX).collect()).await {
             Err(_) => return refused(StatusCode::REQUEST_TIMEOUT, "the message arrived too slowly"),

@@ -1,4 +1,4 @@
-//! The living images, and their processes.
+//! The running process images, and their processes.
 //!
 //! A process number is unique in its PID namespace only, and a process may become another image by exec. So images
 //! are followed, and the latest image of a process ends the earlier ones.
@@ -11,7 +11,7 @@ use units::Timestamp;
 use crate::event::{Origin, Owner};
 use crate::rings::INDEX_SHIFT;
 
-/// Images with events that have not ended.
+/// Images that reported events and have not ended.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Processes {
     images: BTreeMap<u32, LiveImage>,
@@ -26,17 +26,18 @@ struct LiveImage {
     at: Timestamp,
 }
 
-/// More than any machine runs; a program that writes invalid records can forge as many.
+/// Maximum images: more than any machine runs, and the limit for forged ones.
 pub(super) const IMAGES_MAX: usize = 65_536;
 
 /// Maximum images of a user other than the tap's.
 const IMAGES_OF_USER_MAX: usize = IMAGES_MAX / 16;
 
 impl Processes {
-    /// Notes an event of an image: returns the previous images of its process, if it is new; `None` beyond the limit.
-    pub(super) fn hear(&mut self, origin: Origin, at: Timestamp) -> Option<Vec<u32>> {
-        if let Some(heard) = self.images.get_mut(&origin.image) {
-            heard.at = heard.at.max(at);
+    /// Records an event of an image. If the image is new, returns the previous images of its process; `None` beyond
+    /// the limit.
+    pub(super) fn record_event(&mut self, origin: Origin, at: Timestamp) -> Option<Vec<u32>> {
+        if let Some(live) = self.images.get_mut(&origin.image) {
+            live.at = live.at.max(at);
             return Some(Vec::new());
         }
         let index = origin.image >> INDEX_SHIFT;
@@ -47,7 +48,7 @@ impl Processes {
         *self.of_users.entry(index).or_default() += 1;
         let owner = origin.owner();
         if owner.pid == 0 {
-            // A child that may not read its number: there may be many.
+            // A child whose system call filter forbids to read its process number. Several such children may run.
             self.images.insert(origin.image, LiveImage { owner, at });
             return Some(Vec::new());
         }
@@ -55,7 +56,7 @@ impl Processes {
             // A late event: a replaced image has the smaller number.
             Some(latest) if *latest > origin.image => Vec::new(),
             Some(latest) => vec![*latest],
-            None if owner.space == 0 => self.alike(owner.pid),
+            None if owner.space == 0 => self.images_with_pid(owner.pid),
             None => Vec::new(),
         };
         self.images.insert(origin.image, LiveImage { owner, at });
@@ -64,25 +65,25 @@ impl Processes {
         Some(replaced)
     }
 
-    /// For a program that could not read its namespace: the only image with the same number, if unique.
-    fn alike(&self, pid: u32) -> Vec<u32> {
-        let alike = self.images.iter().filter(|(_, heard)| heard.owner.pid == pid);
-        let alike: Vec<u32> = alike.map(|(image, _)| *image).collect();
-        if alike.len() == 1 { alike } else { Vec::new() }
+    /// The only image with the same process number, if unique: for a program that could not read its namespace.
+    fn images_with_pid(&self, pid: u32) -> Vec<u32> {
+        let images_with_pid = self.images.iter().filter(|(_, live)| live.owner.pid == pid);
+        let images_with_pid: Vec<u32> = images_with_pid.map(|(image, _)| *image).collect();
+        if images_with_pid.len() == 1 { images_with_pid } else { Vec::new() }
     }
 
     /// An image has ended.
-    pub(super) fn gone(&mut self, image: u32) {
-        let Some(heard) = self.images.remove(&image) else { return };
+    pub(super) fn image_ended(&mut self, image: u32) {
+        let Some(live) = self.images.remove(&image) else { return };
         if let Some(of_user) = self.of_users.get_mut(&(image >> INDEX_SHIFT)) {
             *of_user = of_user.saturating_sub(1);
         }
-        if self.latest.get(&heard.owner) == Some(&image) {
-            self.latest.remove(&heard.owner);
+        if self.latest.get(&live.owner) == Some(&image) {
+            self.latest.remove(&live.owner);
         }
     }
 
-    pub(super) fn knows(&self, image: u32) -> bool {
+    pub(super) fn follows(&self, image: u32) -> bool {
         self.images.contains_key(&image)
     }
 
@@ -91,7 +92,7 @@ impl Processes {
     }
 
     pub(super) fn images(&self) -> impl Iterator<Item = (u32, Owner, Timestamp)> {
-        self.images.iter().map(|(image, heard)| (*image, heard.owner, heard.at))
+        self.images.iter().map(|(image, live)| (*image, live.owner, live.at))
     }
 
     pub(super) fn latest(&self, owner: Owner) -> Option<u32> {

@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 use rusqlite::Connection;
 
 use super::query::{By, groups_of, key_of, named_agents};
-use super::scan::{Tally, Wanted, scan};
+use super::scan::{RowSelection, Tally, scan};
 use super::sides::Sides;
 use super::{QualityError, SPANS_S};
 
 /// The rows to sum.
 #[derive(Clone, Copy, Debug)]
-pub struct Over<'a> {
+pub struct SumQuery<'a> {
     /// Start, a full minute, s since 1970.
     pub from_s: u64,
     /// End, likewise.
@@ -36,31 +36,31 @@ pub struct Over<'a> {
 ///
 /// # Errors
 /// SQLite's; too much to read.
-pub fn over(index: &Connection, over: &Over<'_>) -> Result<BTreeMap<String, Tally>, QualityError> {
+pub fn sum_over(index: &Connection, query: &SumQuery<'_>) -> Result<BTreeMap<String, Tally>, QualityError> {
     let [minute, hour, _] = SPANS_S;
-    let groups = if over.by == By::Group { groups_of(index)? } else { BTreeMap::new() };
+    let groups = if query.by == By::Group { groups_of(index)? } else { BTreeMap::new() };
     let mut found: BTreeMap<String, Tally> = BTreeMap::new();
-    let (first, last) = (over.from_s.div_ceil(hour) * hour, over.until_s / hour * hour);
+    let (first, last) = (query.from_s.div_ceil(hour) * hour, query.until_s / hour * hour);
     let parts = if first < last {
-        [(minute, over.from_s, first), (hour, first, last), (minute, last, over.until_s)]
+        [(minute, query.from_s, first), (hour, first, last), (minute, last, query.until_s)]
     } else {
-        [(minute, over.from_s, over.until_s), (hour, 0, 0), (minute, 0, 0)]
+        [(minute, query.from_s, query.until_s), (hour, 0, 0), (minute, 0, 0)]
     };
     for (span_s, from_s, until_s) in parts.into_iter().filter(|(_, from, until)| from < until) {
-        let wanted = Wanted {
+        let selection = RowSelection {
             span_s,
             from_s,
             until_s,
-            sides: over.sides,
-            agents: named_agents(index, over.agent, over.group)?,
-            program: over.program.map(str::to_owned),
-            peer: over.peer.map(str::to_owned),
-            by_series: matches!(over.by, By::Program | By::Peer) || over.program.is_some() || over.peer.is_some(),
+            sides: query.sides,
+            agents: named_agents(index, query.agent, query.group)?,
+            program: query.program.map(str::to_owned),
+            peer: query.peer.map(str::to_owned),
+            by_series: matches!(query.by, By::Program | By::Peer) || query.program.is_some() || query.peer.is_some(),
         };
         scan(
             index,
-            &wanted,
-            |agent, series| key_of(over.by, &groups, agent, series).ok(),
+            &selection,
+            |agent, series| key_of(query.by, &groups, agent, series).ok(),
             |_, key, tally| {
                 found.entry(key).or_default().merge(&tally);
                 Ok(())

@@ -5,7 +5,7 @@
 //!                       ^________________ some milliseconds _______________|
 //! ```
 //!
-//! Killed before the journal has the entry: the next station reads the same records again. Killed after: the next one
+//! Killed before the journal has the entry: the next reader reads the same records again. Killed after: the next one
 //! resumes behind it, whatever part of the commit was done.
 //!
 //! No process reports its end to a tap daemon. Every two seconds it checks which processes still map the ring
@@ -19,32 +19,32 @@ use std::time::Duration;
 use sys::clock::Clock;
 use units::Timestamp;
 
-use crate::coverage::{self, Departed, RingProcesses, Unseen};
+use crate::coverage::{self, RingProcesses, ScanResult, Unseen};
+use crate::daemon_state::{DaemonState, Entry, Starting, UnreportedProgram};
 use crate::error::Result;
-use crate::event::{Event, Origin, Owner, What};
+use crate::event::{Event, EventKind, Origin, Owner};
 use crate::folder::DaemonFolder;
 use crate::rings::{Adoption, Capacity, INDEX_SHIFT, Rings};
-use crate::standing::{Entry, NeverSeen, Standing, Starting};
 
 /// Folder, rings and process checks.
 #[derive(Debug)]
-pub struct Station {
+pub struct DaemonReader {
     clock: Clock,
     rings: Rings,
-    found: Adoption,
+    adoption: Adoption,
     ring_processes: RingProcesses,
-    looked: Timestamp,
+    last_scan: Timestamp,
     /// Ended processes of the last check: their end is reported once everything written before is read, mostly in the
     /// next round.
-    gone: Vec<u32>,
-    /// Images whose slots are freed until then.
-    dead: HashSet<u32>,
+    ended_images: Vec<u32>,
+    /// Images whose slots the next rounds free, until their final records are read.
+    images_to_free: HashSet<u32>,
     /// Processes that cannot be inspected.
     out_of_sight: BTreeSet<Owner>,
     unfollowed: u32,
     /// The image inspected last for activity without hooks.
-    looked_at: u32,
-    told_partial: BTreeSet<(String, String)>,
+    last_inspected: u32,
+    reported_partial: BTreeSet<(String, String)>,
     /// Images that claimed to be processes of other users.
     refused: HashSet<u32>,
     /// Notes for the operator.
@@ -54,31 +54,31 @@ pub struct Station {
     folder: DaemonFolder,
 }
 
-impl Station {
-    /// Creates or adopts folder, library and ring, and resumes at `standing`'s last entry. A ring of another boot or
+impl DaemonReader {
+    /// Creates or adopts folder, library and ring, and resumes at `state`'s last entry. A ring of another boot or
     /// shape is recreated: the next entry then cuts the open connections ([`Entry::positions`]).
     ///
     /// # Errors
     /// Another agent uses the folder; it is not safe; there is no space. See [`DaemonFolder::open`] and
     /// [`Rings::adopt`].
-    pub fn open(folder: &Path, capacity: Capacity, standing: &Standing) -> Result<Station> {
+    pub fn open(folder: &Path, capacity: Capacity, state: &DaemonState) -> Result<DaemonReader> {
         let folder = DaemonFolder::open(folder)?;
         let clock = Clock::of_boot();
-        let (rings, found) = Rings::adopt(&folder, clock, capacity, Some(standing.reader()))?;
+        let (rings, adoption) = Rings::adopt(&folder, clock, capacity, Some(state.reader()))?;
         let ring_processes = RingProcesses::new();
-        Ok(Station {
+        Ok(DaemonReader {
             clock,
             rings,
-            found,
+            adoption,
             ring_processes,
-            looked: Timestamp::ZERO,
-            gone: Vec::new(),
-            dead: HashSet::new(),
+            last_scan: Timestamp::ZERO,
+            ended_images: Vec::new(),
+            images_to_free: HashSet::new(),
             out_of_sight: BTreeSet::new(),
-            // Reported again, if there are any: for the same ring the same number changes nothing.
+            // Reported again: the same number for the same ring changes nothing.
             unfollowed: 0,
-            looked_at: 0,
-            told_partial: BTreeSet::new(),
+            last_inspected: 0,
+            reported_partial: BTreeSet::new(),
             refused: HashSet::new(),
             notes: Vec::new(),
             headers_restored: 0,
@@ -86,22 +86,22 @@ impl Station {
         })
     }
 
-    /// Reads the records since the last round, and checks the processes every two seconds. `None`: there was nothing,
-    /// and nothing waits for time. `standing` must have all earlier entries.
-    pub fn round(&mut self, standing: &Standing) -> Option<Entry> {
-        let began = self.clock.now();
+    /// Reads the records since the last round, and checks the processes every two seconds. `None`: no record arrived,
+    /// and nothing waits for time. `state` must have all earlier entries.
+    pub fn round(&mut self, state: &DaemonState) -> Option<Entry> {
+        let started = self.clock.now();
         let mut events = Vec::new();
-        let mut gone = |origin: Origin| self.dead.contains(&origin.image);
+        let mut is_ended = |origin: Origin| self.images_to_free.contains(&origin.image);
         let out_of_sight = &self.out_of_sight;
-        let positions = self.rings.collect_gone(&mut gone, &mut |event| {
-            // These events are not used, and a program that waits in poll writes them ten times a second. One counts
+        let positions = self.rings.collect_and_free(&mut is_ended, &mut |event| {
+            // `Polled` events are not used, and a program that waits in poll writes ten of them a second. One counts
             // as a sign of life if there is no other.
-            if !matches!(event.what, What::Polled { .. }) || out_of_sight.contains(&event.origin.owner()) {
+            if !matches!(event.what, EventKind::Polled { .. }) || out_of_sight.contains(&event.origin.owner()) {
                 events.push(event);
             }
         });
         let until = self.rings.read_until();
-        let events = self.drop_forged_records(standing, events);
+        let events = self.drop_forged_records(state, events);
         self.note_ring_state();
         let mut entry = Entry { positions, events, settle_until: Some(until), ..Entry::default() };
         let unfollowed = self.rings.unfollowed();
@@ -109,21 +109,21 @@ impl Station {
             self.unfollowed = unfollowed;
             entry.unfollowed = Some(unfollowed);
         }
-        let last_words_are_read = until >= self.looked;
-        if last_words_are_read {
-            self.dead.clear();
-            entry.gone = std::mem::take(&mut self.gone);
+        let final_records_are_read = until >= self.last_scan;
+        if final_records_are_read {
+            self.images_to_free.clear();
+            entry.ended_images = std::mem::take(&mut self.ended_images);
         }
-        if last_words_are_read && began.since(self.looked) >= SCAN_INTERVAL {
-            self.looked = began;
-            self.ring_processes.of(self.rings.files().into_iter().map(|(_, inode)| inode));
-            self.look(standing, began);
-            self.find_unseen(standing, began, &mut entry);
-            self.find_partial(standing, &mut entry);
+        if final_records_are_read && started.since(self.last_scan) >= SCAN_INTERVAL {
+            self.last_scan = started;
+            self.ring_processes.set_inodes(self.rings.files().into_iter().map(|(_, inode)| inode));
+            self.scan_processes(state, started);
+            self.find_unseen(state, started, &mut entry);
+            self.find_partial(state, &mut entry);
         }
         // A new ring always makes an entry: it ends the connections of the old one.
-        let is_news = !entry.is_empty() || entry.positions.ring() != standing.reader().ring();
-        (is_news || standing.waits()).then_some(entry)
+        let is_entry_needed = !entry.is_empty() || entry.positions.ring() != state.reader().ring();
+        (is_entry_needed || state.waits()).then_some(entry)
     }
 
     /// Whether more records wait than one round reads: call `round` again immediately.
@@ -147,8 +147,8 @@ impl Station {
     }
 
     /// How the ring was obtained.
-    pub fn found(&self) -> Adoption {
-        self.found
+    pub fn adoption(&self) -> Adoption {
+        self.adoption
     }
 
     /// Notes for the operator since the last call: invalid rings, and forged processes.
@@ -157,62 +157,62 @@ impl Station {
     }
 
     /// Removes records in the name of other users' processes: an image that is not known yet is checked with the
-    /// kernel ([`RingProcesses::vouch`]). Removed records count as lost.
-    fn drop_forged_records(&mut self, standing: &Standing, mut events: Vec<Event>) -> Vec<Event> {
+    /// kernel ([`RingProcesses::is_plausible_writer`]). Removed records count as lost.
+    fn drop_forged_records(&mut self, state: &DaemonState, mut events: Vec<Event>) -> Vec<Event> {
         let mut known: HashMap<u32, bool> = HashMap::new();
-        let mut asked: HashMap<u32, usize> = HashMap::new();
+        let mut checked: HashMap<u32, usize> = HashMap::new();
         let mut refused = BTreeMap::<u32, u64>::new();
-        let mut news = 0;
+        let mut new_refusals = 0;
         self.ring_processes.forget_foreign_processes();
         events.retain(|event| {
             let image = event.origin.image;
             if image.trailing_zeros() >= INDEX_SHIFT {
                 return true;
             }
-            let is_true = *known.entry(image).or_insert_with(|| {
-                if self.refused.contains(&image) || standing.knows(image) {
+            let is_accepted = *known.entry(image).or_insert_with(|| {
+                if self.refused.contains(&image) || state.follows(image) {
                     return !self.refused.contains(&image);
                 }
-                let asked = asked.entry(image >> INDEX_SHIFT).or_default();
-                *asked += 1;
-                let is_true = *asked <= NEW_IMAGES_MAX && self.is_vouched_for(event.origin);
-                if !is_true {
-                    news += 1;
+                let checked = checked.entry(image >> INDEX_SHIFT).or_default();
+                *checked += 1;
+                let is_accepted = *checked <= NEW_IMAGES_MAX && self.is_plausible(event.origin);
+                if !is_accepted {
+                    new_refusals += 1;
                     if self.refused.len() >= REFUSED_MAX {
                         self.refused.clear();
                     }
                     self.refused.insert(image);
                 }
-                is_true
+                is_accepted
             });
-            if !is_true {
+            if !is_accepted {
                 *refused.entry(image >> INDEX_SHIFT << INDEX_SHIFT).or_default() += 1;
             }
-            is_true
+            is_accepted
         });
         for (image, records) in refused {
-            events.push(Event { origin: Origin { image, ..Origin::default() }, what: What::Lost { records } });
+            events.push(Event { origin: Origin { image, ..Origin::default() }, what: EventKind::Lost { records } });
         }
-        if news > 0 {
+        if new_refusals > 0 {
             self.note(format!(
-                "{news} processes claimed to be processes of other users: their records are dropped and counted"
+                "{new_refusals} processes claimed to be processes of other users: their records are dropped and counted"
             ));
         }
         events
     }
 
     /// Whether the kernel confirms that this may be a process of the ring's user.
-    fn is_vouched_for(&mut self, origin: Origin) -> bool {
+    fn is_plausible(&mut self, origin: Origin) -> bool {
         let index = origin.image >> INDEX_SHIFT;
         let file = self.rings.files().into_iter().find(|(other, _)| *other == index);
         match (file, self.rings.user_of(origin.image)) {
-            (Some((_, inode)), Some(user)) => self.ring_processes.vouch(origin.owner(), user, inode),
-            // Of a file that was just truncated.
+            (Some((_, inode)), Some(user)) => self.ring_processes.is_plausible_writer(origin.owner(), user, inode),
+            // The record is from a file that was just truncated.
             _ => true,
         }
     }
 
-    /// Limited, since a program may corrupt its ring all the time.
+    /// Adds a note for the operator. The number of notes is limited, since a program may corrupt its ring repeatedly.
     fn note(&mut self, line: String) {
         if self.notes.len() < NOTES_MAX {
             self.notes.push(line);
@@ -220,7 +220,7 @@ impl Station {
     }
 
     fn note_ring_state(&mut self) {
-        for user in self.rings.take_truncated() {
+        for user in self.rings.take_users_of_truncated_files() {
             self.note(format!(
                 "a program of user {user} truncated that user's ring: running programs of that user are not recorded \
                  until they restart"
@@ -235,96 +235,98 @@ impl Station {
     }
 
     /// Detects ended processes, for the next round.
-    fn look(&mut self, standing: &Standing, now: Timestamp) {
+    fn scan_processes(&mut self, state: &DaemonState, now: Timestamp) {
         let slots: Vec<Origin> = self.rings.owners().into_iter().filter(|origin| origin.image != 0).collect();
         let images: BTreeMap<u32, (Owner, Timestamp)> =
-            standing.images().map(|(image, owner, heard)| (image, (owner, heard))).collect();
+            state.images().map(|(image, owner, last_event)| (image, (owner, last_event))).collect();
         let owners = images.values().map(|(owner, _)| *owner).chain(slots.iter().map(Origin::owner));
-        let departed = self.ring_processes.look(&owners.collect());
-        for (image, (owner, heard)) in &images {
-            if is_replaced(standing, *image, *owner) || is_gone(&departed, *owner) {
-                self.gone.push(*image);
-                self.dead.insert(*image);
-            } else if departed.out_of_sight.contains(owner) && now.since(*heard) >= SILENCE_TIMEOUT {
-                // Its slot stays: it may be alive and write.
-                self.gone.push(*image);
+        let scanned = self.ring_processes.scan(&owners.collect());
+        for (image, (owner, last_event)) in &images {
+            if is_replaced(state, *image, *owner) || has_ended(&scanned, *owner) {
+                self.ended_images.push(*image);
+                self.images_to_free.insert(*image);
+            } else if scanned.out_of_sight.contains(owner) && now.since(*last_event) >= SILENCE_TIMEOUT {
+                // The image's slot is not freed: the process may still run and write.
+                self.ended_images.push(*image);
             }
         }
         // Slots of dropped images: an agent was killed before it freed them.
         for origin in slots.iter().filter(|origin| !images.contains_key(&origin.image)) {
-            if is_replaced(standing, origin.image, origin.owner()) || is_gone(&departed, origin.owner()) {
-                self.dead.insert(origin.image);
+            if is_replaced(state, origin.image, origin.owner()) || has_ended(&scanned, origin.owner()) {
+                self.images_to_free.insert(origin.image);
             }
         }
-        self.out_of_sight = departed.out_of_sight;
+        self.out_of_sight = scanned.out_of_sight;
     }
 
     /// A started process without a report within ten seconds will not report.
-    fn find_unseen(&mut self, standing: &Standing, now: Timestamp, entry: &mut Entry) {
-        for starting in standing.overdue(now - LOAD_TIMEOUT).into_iter().take(PROCESSES_PER_SCAN) {
-            entry.never_seen.push(self.never_seen(starting));
+    fn find_unseen(&mut self, state: &DaemonState, now: Timestamp, entry: &mut Entry) {
+        for starting in state.overdue(now - LOAD_TIMEOUT).into_iter().take(PROCESSES_PER_SCAN) {
+            entry.unreported.push(self.unreported(starting));
         }
     }
 
-    fn never_seen(&mut self, Starting { owner, path, preloaded }: Starting) -> NeverSeen {
+    fn unreported(&mut self, Starting { owner, path, preloaded }: Starting) -> UnreportedProgram {
         if let Some((process, why)) = self.ring_processes.unseen(owner) {
-            return NeverSeen { owner, program: process.program, why: why.map(|why| why.to_string()) };
+            return UnreportedProgram { owner, program: process.program, why: why.map(|why| why.to_string()) };
         }
-        // It has ended: its file gives the reason. A relative path depends on that program's working directory.
-        let begins_nowhere = path.contains('/') && !path.starts_with('/');
-        let why = if begins_nowhere { None } else { coverage::why_not(Path::new(&path)) };
-        let why = why.map(|why| if preloaded { why } else { Unseen::NotHandedOn }.to_string());
-        NeverSeen { owner, program: short_name(&path), why }
+        // The process has ended: its program file gives the reason. A relative path depends on that program's working
+        // directory.
+        let is_relative = path.contains('/') && !path.starts_with('/');
+        let why = if is_relative { None } else { coverage::why_not(Path::new(&path)) };
+        let why = why.map(|why| if preloaded { why } else { Unseen::NotPreloaded }.to_string());
+        UnreportedProgram { owner, program: short_name(&path), why }
     }
 
     /// Checks some of the processes for activity without hooks, all of them in turn.
-    fn find_partial(&mut self, standing: &Standing, entry: &mut Entry) {
+    fn find_partial(&mut self, state: &DaemonState, entry: &mut Entry) {
         let mut next = 0;
         for (image, owner, _) in
-            standing.images().filter(|(image, ..)| *image > self.looked_at).take(PROCESSES_PER_SCAN)
+            state.images().filter(|(image, ..)| *image > self.last_inspected).take(PROCESSES_PER_SCAN)
         {
             next = image;
             let Some(partial) = self.ring_processes.process(owner).and_then(|process| coverage::partial(&process))
             else {
                 continue;
             };
-            let told = (standing.program(image).to_owned(), partial.to_string());
-            if self.told_partial.len() >= REPORTED_MAX {
-                self.told_partial.clear();
+            let partial_program = (state.program(image).to_owned(), partial.to_string());
+            if self.reported_partial.len() >= REPORTED_MAX {
+                self.reported_partial.clear();
             }
-            if self.told_partial.insert(told.clone()) {
-                entry.partial.push(told);
+            if self.reported_partial.insert(partial_program.clone()) {
+                entry.partial.push(partial_program);
             }
         }
-        self.looked_at = next;
+        self.last_inspected = next;
     }
 }
 
-/// Whether its process has become another image. With an unknown namespace two processes may have the number.
-fn is_replaced(standing: &Standing, image: u32, owner: Owner) -> bool {
-    owner.space != 0 && standing.latest(owner).is_some_and(|latest| latest > image)
+/// Whether the image's process has become another image. False for an unknown namespace, in which two processes may
+/// have the same number.
+fn is_replaced(state: &DaemonState, image: u32, owner: Owner) -> bool {
+    owner.space != 0 && state.latest(owner).is_some_and(|latest| latest > image)
 }
 
-fn is_gone(departed: &Departed, owner: Owner) -> bool {
-    departed.gone.contains(&owner)
+fn has_ended(scanned: &ScanResult, owner: Owner) -> bool {
+    scanned.ended.contains(&owner)
 }
 
-/// As /proc/PID/comm has it.
+/// The program's short name: at most 15 bytes, as in /proc/PID/comm.
 fn short_name(path: &str) -> String {
     let name = path.rsplit('/').next().unwrap_or(path);
     let end = name.char_indices().map(|(at, letter)| at + letter.len_utf8()).take_while(|end| *end <= 15).last();
     name[..end.unwrap_or(0)].to_owned()
 }
 
-/// Maximum waiting lines.
+/// Maximum notes between two queries.
 const NOTES_MAX: usize = 16;
 /// New processes of one user in one round: no machine starts more in a tenth of a second.
 const NEW_IMAGES_MAX: usize = 1_000;
-/// Rejected images, so that each is checked once.
+/// Maximum stored rejected images; each is checked once while it is stored.
 const REFUSED_MAX: usize = 65_536;
 /// Interval between process checks.
 const SCAN_INTERVAL: Duration = Duration::from_secs(2);
-/// Longer than any program needs to load a library.
+/// Time limit for a started program to load the library: longer than any program needs.
 const LOAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// Processes and programs inspected per check: each needs some files to be read.
 const PROCESSES_PER_SCAN: usize = 32;

@@ -1,4 +1,4 @@
-//! Runs this program under its own tap: it restarts in place with the library loaded.
+//! Runs this program under its own tap: the program restarts in place with the library loaded.
 //!
 //! ```text
 //!   image 1: Folder, Rings ── exec: same file, arguments, number ──> image 2: the loader, Loaded ──> enter() ──> Own
@@ -27,12 +27,12 @@ const SELF_TAP_VARIABLE: &str = "YAMABIKO_TAP_OWN";
 
 /// The second image: the library is loaded and writes here.
 #[derive(Debug)]
-pub struct Own {
+pub struct SelfTap {
     folder: Folder,
 }
 
-impl Own {
-    /// Its folder, and the reader of its rings. Times are on `clock`; earlier ones become its zero.
+impl SelfTap {
+    /// The tap's folder, and the reader of its rings. Times are on `clock`; earlier ones become its zero.
     ///
     /// # Errors
     /// The ring's file cannot be mapped.
@@ -42,14 +42,14 @@ impl Own {
     }
 }
 
-/// In the first image this restarts the program and does not return. In the second it returns immediately.
+/// In the first image, restarts the program and does not return. In the second image, returns immediately.
 ///
 /// # Errors
 /// No folder can hold the library; or the library was not loaded, since the program has capabilities or is
 /// set-user-ID; or it already runs under a tap; or it has other threads, which exec would end.
-pub fn enter(capacity: Capacity) -> Result<Own> {
-    if let Some(own) = arrived()? {
-        return Ok(own);
+pub fn enter(capacity: Capacity) -> Result<SelfTap> {
+    if let Some(self_tap) = second_image()? {
+        return Ok(self_tap);
     }
     if std::env::var_os(TAP_VARIABLE).is_some() {
         return Err(Error::UnderTap);
@@ -58,21 +58,21 @@ pub fn enter(capacity: Capacity) -> Result<Own> {
     let (folder, rings) = Rings::create_somewhere(Clock::start(), capacity)?;
     drop(rings);
     let program = std::env::current_exe().map_err(Error::file("find", "/proc/self/exe".as_ref()))?;
-    let lock = folder.keep_over_exec(true)?;
-    let mut words = std::env::args_os();
+    let lock = folder.set_kept_over_exec(true)?;
+    let mut arguments = std::env::args_os();
     let mut command = Command::new(&program);
-    command.arg0(words.next().unwrap_or_default()).args(words);
+    command.arg0(arguments.next().unwrap_or_default()).args(arguments);
     command.envs(folder.environment(std::env::var_os(PRELOAD_VARIABLE).as_deref()));
     command.env(SELF_TAP_VARIABLE, format!("{}:{lock}", std::process::id()));
     sys::inherited::restore_in(&mut command);
     // Only a failure returns.
     let error = command.exec();
-    let _ = folder.keep_over_exec(false);
+    let _ = folder.set_kept_over_exec(false);
     Err(Error::file("start again", &program)(error))
 }
 
 /// The second image; `None` in the first.
-fn arrived() -> Result<Option<Own>> {
+fn second_image() -> Result<Option<SelfTap>> {
     let Some((pid, lock)) = std::env::var_os(SELF_TAP_VARIABLE).as_deref().and_then(read_mark) else { return Ok(None) };
     if pid != std::process::id() {
         // Inherited from an ancestor that did not remove it.
@@ -82,7 +82,7 @@ fn arrived() -> Result<Option<Own>> {
     let path = PathBuf::from(std::env::var_os(TAP_VARIABLE).unwrap_or_default());
     let folder = Folder::adopt(path, lock)?;
     let preload = std::env::var_os(PRELOAD_VARIABLE).unwrap_or_default();
-    let before = without_ours(&preload, folder.library().as_os_str());
+    let before = without_library(&preload, folder.library().as_os_str());
     // SAFETY: this process has one thread, as just checked, so no other thread reads the environment.
     unsafe {
         std::env::remove_var(SELF_TAP_VARIABLE);
@@ -95,7 +95,7 @@ fn arrived() -> Result<Option<Own>> {
     if Rings::images_of(&folder)? == 0 {
         return Err(Error::NotLoaded);
     }
-    Ok(Some(Own { folder }))
+    Ok(Some(SelfTap { folder }))
 }
 
 fn read_mark(mark: &OsStr) -> Option<(u32, RawFd)> {
@@ -104,7 +104,7 @@ fn read_mark(mark: &OsStr) -> Option<(u32, RawFd)> {
 }
 
 /// The previous LD_PRELOAD; `None`: there was none.
-fn without_ours(preload: &OsStr, library: &OsStr) -> Option<OsString> {
+fn without_library(preload: &OsStr, library: &OsStr) -> Option<OsString> {
     match preload.as_bytes().strip_prefix(library.as_bytes()) {
         None => Some(preload.to_owned()).filter(|preload| !preload.is_empty()),
         Some(rest) => rest.strip_prefix(b":").map(|rest| OsString::from_vec(rest.to_vec())),
@@ -128,14 +128,14 @@ mod tests {
 
     #[test]
     fn the_previous_ld_preload_is_restored() {
-        let ours = OsStr::new("/dev/shm/x/libyamabiko_tap.so");
-        assert_eq!(without_ours(ours, ours), None);
+        let library = OsStr::new("/dev/shm/x/libyamabiko_tap.so");
+        assert_eq!(without_library(library, library), None);
         assert_eq!(
-            without_ours(OsStr::new("/dev/shm/x/libyamabiko_tap.so:/a.so /b.so"), ours),
+            without_library(OsStr::new("/dev/shm/x/libyamabiko_tap.so:/a.so /b.so"), library),
             Some("/a.so /b.so".into())
         );
-        assert_eq!(without_ours(OsStr::new(""), ours), None, "the loader took it out");
-        assert_eq!(without_ours(OsStr::new("/a.so"), ours), Some("/a.so".into()));
+        assert_eq!(without_library(OsStr::new(""), library), None, "an empty variable counts as no previous value");
+        assert_eq!(without_library(OsStr::new("/a.so"), library), Some("/a.so".into()));
     }
 
     #[test]
