@@ -109,7 +109,9 @@ fn stage(root: &Path, built: &Path, staging: &Path) -> Result<()> {
         fs::write(completions.join(name), script.stdout)?;
     }
     fs::write(staging.join("THIRD-PARTY-LICENCES.txt"), licences::page(root)?)?;
-    for name in ["README.md", "CHANGELOG.md", "LICENSE", "LICENSE-APACHE", "LICENSE-MIT"] {
+    let texts =
+        ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE", "LICENSE-APACHE", "LICENSE-MIT"];
+    for name in texts {
         fs::copy(root.join(name), staging.join(name)).with_context(|| format!("copy {name}"))?;
     }
     let agent = staging.join("agent");
@@ -118,8 +120,8 @@ fn stage(root: &Path, built: &Path, staging: &Path) -> Result<()> {
         let file = file?;
         fs::copy(file.path(), agent.join(file.file_name())).context("copy what a machine with an agent needs")?;
     }
-    // Plans start servers of examples/, relative to their own folder.
-    for folder in ["plans", "examples/shop", "examples/model-server"] {
+    // Plans start servers of examples/, relative to their own folder. README's links lead to docs.
+    for folder in ["plans", "examples/shop", "examples/model-server", "docs"] {
         copy_folder(&root.join(folder), &staging.join(folder))?;
     }
     let mut changelog = Command::new("gzip")

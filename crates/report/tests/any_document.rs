@@ -225,7 +225,6 @@ impl Wild {
             timing_error_isolated_ns: self.quantiles(),
             timing_error_burst_ns: self.quantiles(),
             packet_capture: None,
-            read_delay_ns: self.maybe(Wild::quantiles),
             packets: self.number(),
             bytes: self.number(),
             drops: self.counts(),

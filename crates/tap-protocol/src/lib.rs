@@ -329,8 +329,8 @@ mod tests {
 
     #[test]
     fn agent_names_are_validated() {
-        for good in ["a", "shop-7", "db.example_1", "0"] {
-            assert!(is_name(good), "{good}");
+        for valid in ["a", "shop-7", "db.example_1", "0"] {
+            assert!(is_name(valid), "{valid}");
         }
         for bad in ["", "-a", ".", "A", "a b", "a/b", "é", &"a".repeat(64)] {
             assert!(!is_name(bad), "{bad}");

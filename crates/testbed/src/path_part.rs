@@ -40,7 +40,6 @@ pub fn document(
         timing_error_isolated_ns: timing_errors.isolated.quantiles(),
         timing_error_burst_ns: timing_errors.bursts.quantiles(),
         packet_capture: None,
-        read_delay_ns: None,
         packets: up.packets + down.packets,
         bytes: up.bytes + down.bytes,
         drops,

@@ -55,10 +55,10 @@ mod tests {
     fn only_local_names_and_configured_names_are_permitted() {
         let loopback = IpAddr::from([127, 0, 0, 1]);
         let hosts = Hosts::new(&["Bench.example".to_owned()]);
-        for good in
+        for valid in
             ["localhost", "LOCALHOST:8080", "127.0.0.1:1", "127.9.9.9", "[::1]:80", "bench.example:9", "BENCH.EXAMPLE"]
         {
-            assert!(hosts.permit(good, loopback), "{good}");
+            assert!(hosts.permit(valid, loopback), "{valid}");
         }
         for bad in [
             "evil.example",

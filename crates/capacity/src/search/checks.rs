@@ -86,7 +86,7 @@ fn generator_headroom(rules: &Rules, sequence: &TrialSequence<'_>, part: &Capaci
     make(CheckState::Ok, Some(busy), Some(GENERATOR_BUSY_MAX), "ratio", "busy share of the generator at the result")
 }
 
-/// The check `search_monotone`: whether every search ended with a passed load and a failed load within the width.
+/// The check `search_converged`: whether every search ended with a passed load and a failed load within the width.
 fn bracket_found(part: &CapacityPart) -> Check {
     let (state, why) = if part.monotone {
         (CheckState::Ok, "a load that passed and one that failed are within the width".to_owned())
@@ -94,7 +94,7 @@ fn bracket_found(part: &CapacityPart) -> Check {
         let why = part.notes.first().cloned().unwrap_or_default();
         (CheckState::Failed, if why.is_empty() { "the search did not finish".to_owned() } else { why })
     };
-    check("search_monotone", Weight::Invalid, state, None, None, "", why)
+    check("search_converged", Weight::Invalid, state, None, None, "", why)
 }
 
 fn confirmed(rules: &Rules, sequence: &TrialSequence<'_>) -> Check {

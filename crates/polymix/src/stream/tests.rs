@@ -65,21 +65,21 @@ fn same_seed_gives_the_same_requests() {
 fn streams_of_shards_agree() {
     let world = named("polymix-4");
     let whole = requests(&world, 20_000);
-    for lanes in 1..=4 {
-        let mut of_lanes = Vec::new();
-        let mut streams: Vec<Stream> = (0..lanes).map(|_| Stream::new(&world)).collect();
+    for shards in 1..=4 {
+        let mut of_shards = Vec::new();
+        let mut streams: Vec<Stream> = (0..shards).map(|_| Stream::new(&world)).collect();
         for number in 0..20_000u64 {
-            let mine = (number % lanes) as usize;
+            let mine = (number % shards) as usize;
             for (lane, stream) in streams.iter_mut().enumerate() {
                 let request = stream.next(Duration::from_millis(number));
                 // A shard skips the requests of other shards and the objects embedded in them.
                 if lane == mine {
-                    of_lanes.push(request);
-                    of_lanes.append(&mut stream.embedded(&request));
+                    of_shards.push(request);
+                    of_shards.append(&mut stream.embedded(&request));
                 }
             }
         }
-        assert_eq!(of_lanes, whole, "{lanes} lanes");
+        assert_eq!(of_shards, whole, "{shards} shards");
     }
 }
 

@@ -30,7 +30,6 @@ pub(super) fn path(path: &Path, sources: &Sources) -> Section {
     rows.extend(
         path.packet_capture.as_ref().map(|capture| ("timing error, in the packet capture", &capture.timing_error_ns)),
     );
-    rows.extend(path.read_delay_ns.as_ref().map(|q| ("read delay", q)));
     Section::new("Path")
         .text(format!("{}, {} clients.{from}", path.profile, count(path.clients)))
         .figure(rtt(sources))

@@ -45,7 +45,6 @@ pub(super) fn path(page: &mut Page, path: &Path) {
     if let Some(capture) = &path.packet_capture {
         rows.push(("timing error, capture", &capture.timing_error_ns));
     }
-    rows.extend(path.read_delay_ns.as_ref().map(|q| ("read delay", q)));
     distributions(page, "", &rows);
 }
 

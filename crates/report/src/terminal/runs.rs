@@ -58,7 +58,7 @@ struct Line {
 }
 
 /// Columns of a run with a load.
-const FIGURES: [&str; 5] = ["offered", "achieved", "p50 ms", "p99 ms", "failed"];
+const FIGURES: [&str; 5] = ["offered", "achieved", "p50 ms", "p99 ms", "errors"];
 /// Minimum width of the URL or result, even if the line becomes longer than the page.
 const TEXT_MIN: usize = 24;
 
@@ -87,13 +87,13 @@ fn line(entry: &RunEntry, sentence: impl Fn(&RunEntry) -> Option<String>) -> Lin
         let parts = [brief.url.clone(), result].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>();
         return without_figures(entry, brief.verdict.name(), ink, parts.join(": "));
     };
-    let failed = crate::phrases::total(&load.failed).saturating_add(crate::phrases::not_success(&load.status));
+    let errors = crate::phrases::total(&load.failed).saturating_add(crate::phrases::not_success(&load.status));
     let figures = vec![
         rate(load.offered_rate_per_s),
         rate(load.achieved_rate_per_s),
         milliseconds(load.response_time_ns.p50 as f64),
         milliseconds(load.response_time_ns.p99 as f64),
-        if failed == 0 { "0".to_owned() } else { share(failed as f64 / load.offered_requests.max(1) as f64) },
+        if errors == 0 { "0".to_owned() } else { share(errors as f64 / load.offered_requests.max(1) as f64) },
     ];
     Line { figures, ..without_figures(entry, brief.verdict.name(), ink, brief.url.clone()) }
 }

@@ -6,7 +6,7 @@ use schema::{Quantiles, Verdict};
 use super::Style;
 use super::load::{counted, distributions};
 use super::page::{Ink, Page, shortened};
-use crate::figures::{bytes, count, duration, share};
+use crate::figures::{bytes, count, share};
 use crate::phrases;
 
 pub(super) fn print(page: &mut Page, part: &TapPart) {
@@ -196,24 +196,24 @@ fn groups(page: &mut Page, by: &str, groups: &[TapGroup]) {
         .iter()
         .take(GROUPS_SHOWN)
         .map(|group| {
-            let times = &group.response_ns;
-            let time = |value| if times.count == 0 { "-".to_owned() } else { duration(value) };
-            vec![
+            let mut row = vec![
                 shortened(&group.name, available),
                 count(group.connections),
                 count(group.attempts),
                 count(group.failed),
-                time(times.p50),
-                time(times.p90),
-                time(times.p99),
-                time(times.max),
-            ]
+            ];
+            row.extend(phrases::percentiles(&group.response_ns));
+            row
         })
         .collect();
     if groups.len() > GROUPS_SHOWN {
         rows.push(vec![format!("and {} more (--json has all)", count((groups.len() - GROUPS_SHOWN) as u64))]);
     }
     page.table(&[&format!("by {by}"), "conns", "attempts", "failed", "p50", "p90", "p99", "max"], &rows);
+    let shown = groups.iter().take(GROUPS_SHOWN).map(|group| &group.response_ns);
+    if let Some(legend) = phrases::too_few_values_to_p99(shown) {
+        page.entry("", &legend);
+    }
 }
 
 /// Programs and runs named; the others are counted.

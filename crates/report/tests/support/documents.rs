@@ -137,7 +137,6 @@ pub fn path() -> Path {
         timing_error_isolated_ns: quantiles_of(&[2_000, 3_000, 11_000]),
         timing_error_burst_ns: Quantiles::default(),
         packet_capture: None,
-        read_delay_ns: None,
         packets: 118_720,
         bytes: 75_200_000,
         drops: counts(&[("loss", 0), ("queue_full", 0)]),

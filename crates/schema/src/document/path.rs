@@ -32,9 +32,6 @@ pub struct Path {
     /// The path as measured by packet capture at both ends (`--watch both`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packet_capture: Option<PathInCapture>,
-    /// Time for which a packet waited in the TUN device before the path read it; absent without kernel timestamps.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub read_delay_ns: Option<Quantiles>,
     /// Packets accepted, both directions, as wire packets.
     pub packets: u64,
     /// Bytes accepted, both directions, IP headers included.

@@ -96,7 +96,7 @@ fn a_capacity_search_is_stored_and_reported_again_completely() {
         .collect();
     for name in [
         "generator_headroom",
-        "search_monotone",
+        "search_converged",
         "confirmed",
         "trials_valid",
         "warmup_enough",

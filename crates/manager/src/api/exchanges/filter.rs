@@ -171,14 +171,14 @@ mod tests {
 
     #[test]
     fn exchange_filters_match_one_value_of_each_kind() {
-        for good in [
+        for valid in [
             "",
             "agent=shop-1",
             "agent=other,shop-1&program=curl",
             "group=kyoto&port=443&peer=192.0.2.0/24",
             "peer=192.0.2.7&outcome=failed,cut&side=client",
         ] {
-            assert!(query(good).unwrap().matches(&row()), "{good}");
+            assert!(query(valid).unwrap().matches(&row()), "{valid}");
         }
         for other in [
             "agent=shop-2",

@@ -178,8 +178,8 @@ fn stale_if_error_needs_permission() {
 
 #[test]
 fn entity_tags_are_validated() {
-    for good in ["\"\"", "\"a\"", "W/\"a\"", "\"a,b\""] {
-        assert!(is_entity_tag(good.as_bytes()), "{good}");
+    for valid in ["\"\"", "\"a\"", "W/\"a\"", "\"a,b\""] {
+        assert!(is_entity_tag(valid.as_bytes()), "{valid}");
     }
     for bad in ["", "a", "\"", "W/", "w/\"a\"", "\"a\"b\"", "\"a"] {
         assert!(!is_entity_tag(bad.as_bytes()), "{bad}");

@@ -77,10 +77,10 @@ fn plan(arguments: &args::Manager) -> Result<Plan> {
     plan.retention = Retention { age: arguments.keep_for.0, bytes: arguments.keep_bytes.0 };
     // Unauthenticated connections and agents get a quarter of the descriptors each; files and the page need the rest.
     let descriptors = usize::try_from(sys::limits::raise_open_files()).unwrap_or(usize::MAX);
-    let (strangers, known) = (plan.unauthenticated.connections, plan.connections);
-    plan.unauthenticated.connections = strangers.min((descriptors / 4).max(16));
+    let (unauthenticated, known) = (plan.unauthenticated.connections, plan.connections);
+    plan.unauthenticated.connections = unauthenticated.min((descriptors / 4).max(16));
     plan.connections = known.min((descriptors / 4).max(16));
-    if (plan.unauthenticated.connections, plan.connections) != (strangers, known) {
+    if (plan.unauthenticated.connections, plan.connections) != (unauthenticated, known) {
         print_message(format_args!(
             "note: at most {} agent connections, as only {descriptors} files may be open; raise ulimit -n, or LimitNOFILE= of the unit",
             plan.connections
