@@ -183,7 +183,7 @@ fn a_refused_message_is_not_retried_and_the_reason_is_printed_escaped() {
     let to = format!("Location: {}", redirect_target.url("/stolen"));
     let redirecting = Scripted::start(move |_| response("307 Elsewhere", &[&to], b""));
     run_export(&workspace, &["--otlp", &redirecting.url("/v1/metrics"), "-H", "Authorization: Bearer x"])
-        .refused(2, &["elsewhere"]);
+        .refused(2, &["it redirects"]);
     assert!(redirect_target.requests().is_empty());
 
     let unused = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
