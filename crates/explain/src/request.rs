@@ -76,9 +76,14 @@ fn upload(timeline: &mut Timeline, evidence: &Evidence, view: &View, overlays: &
         None => (first_left.saturating_add(view.delay?.up), None),
     };
     let last_left = times().filter(|left| *left < arrived).last().unwrap_or(first_left);
-    timeline.push_over(first_left, Label::new(Cause::RequestUpload, Confidence::Likely, Rule::LoadRecord), overlays);
+    // Without packets at the client, the load generator's write is the departure.
+    let seen = view.up.departures_seen;
+    let written = evidence.load.sent_at.map(|at| at.as_nanos()).filter(|_| !seen);
+    let (first_left, last_left) = written.map_or((first_left, last_left), |at| (at, at));
+    let confidence = if seen || written.is_some() { Confidence::Likely } else { Confidence::Weak };
+    timeline.push_over(first_left, Label::new(Cause::RequestUpload, confidence, Rule::LoadRecord), overlays);
     timeline.push(last_left, Label::new(Cause::RetransmissionTimeout, Confidence::Certain, Rule::SentAgain));
-    let base = view.delay.map_or(0, |delay| delay.up);
+    let base = view.delay.map_or(arrived.saturating_sub(last_left), |delay| delay.up);
     transit(timeline, view, Transit { left: last_left, arrived, base, parts });
     Some(arrived)
 }

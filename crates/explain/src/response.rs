@@ -82,6 +82,12 @@ pub(crate) fn divide(timeline: &mut Timeline, evidence: &Evidence, view: &View, 
             response.sender.seen_by_client(timeline, step, &response.spacing);
         }
     }
+    // Bytes of an earlier response that arrive after the last of this one held it back.
+    let last = steps.last().map_or(0, |step| step.at);
+    let before = view.arrivals.iter().filter(|arrival| arrival.at > last && arrival.first < response.bytes.whole.start);
+    if let Some(blocker) = before.last().filter(|_| !response.bytes.own.is_empty()) {
+        timeline.push(blocker.at, Label::new(Cause::HeadOfLine, Confidence::Likely, Rule::OtherStream));
+    }
 }
 
 struct Response<'a> {
@@ -173,8 +179,12 @@ impl Response<'_> {
         } else {
             Cause::RetransmissionTimeout
         };
-        // A capture may end before a late packet arrives, which then looks lost.
-        let confidence = if lost.path.is_some() { Confidence::Certain } else { Confidence::Likely };
+        // A capture may end before a late packet arrives, and without arrivals a copy may have been needless.
+        let confidence = match (lost.path.is_some(), self.view.arrivals_seen, cause) {
+            (true, ..) => Confidence::Certain,
+            (false, false, Cause::FastRetransmit) => Confidence::Weak,
+            _ => Confidence::Likely,
+        };
         timeline.push(step.at, Label::new(cause, confidence, Rule::SentAgain));
     }
 

@@ -1,48 +1,58 @@
-//! The response as its receiver could read it: the arrivals that moved the end of the contiguous bytes.
+//! The arrivals that brought bytes of the response which had not arrived before, in whatever order.
+//!
+//! A response is complete when its last missing byte arrives, so a hole costs time only while nothing else arrives.
 
 use std::collections::BTreeMap;
 
 use crate::view::Arrival;
 
-/// An arrival after which more of the response was contiguous.
+/// An arrival of new bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Step {
     /// Time of the arrival.
     pub(crate) at: u64,
-    /// First byte that it added: the one that all later bytes waited for.
+    /// First new byte.
     pub(crate) from: u64,
-    /// Byte after the last that was contiguous afterwards.
+    /// Byte after the last that arrived with it.
     pub(crate) to: u64,
-    /// If later bytes had arrived before: when the first of them did.
+    /// If it filled a hole: when the first byte beyond it had arrived.
     pub(crate) overtaken_at: Option<u64>,
 }
 
 /// The steps from byte `start` until `end`. `arrivals` are in order of time.
 pub(crate) fn steps(arrivals: &[Arrival], start: u64, end: u64) -> Vec<Step> {
     let mut steps = Vec::new();
-    let mut next = start;
-    // Bytes beyond a hole: first byte, (byte after the last, time of arrival).
-    let mut beyond = BTreeMap::<u64, (u64, u64)>::new();
+    // Contiguous bytes that have arrived: first byte, byte after the last.
+    let mut received = BTreeMap::<u64, u64>::new();
+    // Each arrival beyond all before: its end, its time.
+    let mut highest: Vec<(u64, u64)> = Vec::new();
     for arrival in arrivals {
-        if arrival.end <= next || next >= end || arrival.first >= end {
+        let (first, last) = (arrival.first.max(start), arrival.end.min(end));
+        if first >= last {
             continue;
         }
-        if arrival.first > next {
-            let entry = beyond.entry(arrival.first).or_insert((arrival.end, arrival.at));
-            entry.0 = entry.0.max(arrival.end);
+        let before = received.range(..=first).next_back().map(|(from, to)| (*from, *to));
+        let from = before.map_or(first, |(_, to)| to.max(first));
+        if from >= last {
             continue;
         }
-        let overtaken_at = beyond.values().map(|(_, at)| *at).min();
-        let from = next;
-        next = arrival.end;
-        while let Some(entry) = beyond.first_entry() {
-            if *entry.key() > next {
-                break;
-            }
-            next = next.max(entry.remove().0);
+        let higher = highest.partition_point(|(end, _)| *end <= last);
+        let overtaken_at = highest.get(higher).map(|(_, at)| *at);
+        if overtaken_at.is_none() {
+            highest.push((last, arrival.at));
         }
-        next = next.min(end);
-        steps.push(Step { at: arrival.at, from, to: next, overtaken_at });
+        let (mut low, mut high) = (from, last);
+        if let Some((begin, to)) = before
+            && to == from
+        {
+            low = begin;
+        }
+        while let Some((begin, to)) = received.range(low..=high).next_back().map(|(begin, to)| (*begin, *to)) {
+            high = high.max(to);
+            received.remove(&begin);
+        }
+        received.insert(low, high);
+        steps.push(Step { at: arrival.at, from, to: last, overtaken_at });
     }
     steps
 }
@@ -56,17 +66,27 @@ mod tests {
     }
 
     #[test]
-    fn a_hole_holds_back_what_arrived_after_it() {
+    fn every_new_byte_is_a_step_and_copies_are_none() {
         let arrivals = [
             arrival(1, 0, 10),
             arrival(2, 20, 30),
             arrival(3, 30, 40),
             arrival(4, 0, 10),
             arrival(9, 10, 20),
-            arrival(10, 40, 60),
+            arrival(10, 35, 60),
+            arrival(11, 5, 50),
         ];
         let steps = steps(&arrivals, 0, 50);
         let step = |at, from, to, overtaken_at| Step { at, from, to, overtaken_at };
-        assert_eq!(steps, [step(1, 0, 10, None), step(9, 10, 40, Some(2)), step(10, 40, 50, None)]);
+        assert_eq!(
+            steps,
+            [
+                step(1, 0, 10, None),
+                step(2, 20, 30, None),
+                step(3, 30, 40, None),
+                step(9, 10, 20, Some(2)),
+                step(10, 40, 50, None)
+            ]
+        );
     }
 }

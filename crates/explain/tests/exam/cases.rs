@@ -46,6 +46,8 @@ pub enum Inputs {
     BothEnds,
     /// Packets of the client's end and load times.
     Client,
+    /// Packets of the client's end, load times, and the configured round-trip time.
+    ClientAndRtt,
     /// Packets of the server's end and load times.
     Server,
     /// Load times.
@@ -55,6 +57,7 @@ pub enum Inputs {
 /// What the instruments of a recording saw.
 pub fn evidence(world: &World, recording: Recording, inputs: Inputs) -> Evidence {
     let all = inputs == Inputs::All;
+    let protocol = if world.is_http2() { Protocol::Http2 } else { Protocol::Http1 };
     let windows = Http2Windows {
         stream: 1,
         stream_window: world.stream_window.unwrap_or(1 << 30),
@@ -64,17 +67,18 @@ pub fn evidence(world: &World, recording: Recording, inputs: Inputs) -> Evidence
     };
     Evidence {
         load: recording.load,
-        client_packets: (all || matches!(inputs, Inputs::BothEnds | Inputs::Client)).then_some(recording.client),
+        client_packets: (all || matches!(inputs, Inputs::BothEnds | Inputs::Client | Inputs::ClientAndRtt))
+            .then_some(recording.client),
         server_packets: (all || matches!(inputs, Inputs::BothEnds | Inputs::Server)).then_some(recording.server),
         path: all.then_some(recording.path),
         client_tcp: None,
         server_tcp: all.then_some(recording.samples),
         http2: (all && world.is_http2()).then_some(windows),
         server_cpu: all.then_some(recording.cpu),
-        protocol: all.then_some(if world.is_http2() { Protocol::Http2 } else { Protocol::Http1 }),
+        protocol: all.then_some(protocol),
         request: None,
         response: None,
-        configured_rtt_ns: all.then_some(world.rtt),
+        configured_rtt_ns: (all || inputs == Inputs::ClientAndRtt).then_some(world.rtt),
     }
 }
 
@@ -84,14 +88,14 @@ pub fn explained(world: &World, inputs: Inputs) -> explain::Explanation {
 }
 
 /// Every case at every distance and size: name, world.
-pub fn worlds() -> Vec<(&'static str, World)> {
+pub fn worlds(noise: bool) -> Vec<(&'static str, World)> {
     let mut worlds = Vec::new();
     for (name, seeds, change) in CASES {
         for rtt in RTTS {
             for size in SIZES {
                 for seed in 1..=*seeds {
                     let mut world = World::plain(rtt, size);
-                    world.seed = seed;
+                    (world.seed, world.noise) = (seed, noise);
                     change(&mut world);
                     worlds.push((*name, world));
                 }

@@ -14,6 +14,8 @@ pub struct Path {
     loss: Rng,
     reordering: Rng,
     last_lost: bool,
+    jitter: Rng,
+    latest: [u64; 2],
     /// What happened to each packet.
     pub records: Vec<PathRecord>,
 }
@@ -25,6 +27,8 @@ impl Path {
             loss: Rng::named(seed, "loss"),
             reordering: Rng::named(seed, "reordering"),
             last_lost: false,
+            jitter: Rng::named(seed, "jitter"),
+            latest: [0, 0],
             records: Vec::new(),
         }
     }
@@ -59,6 +63,13 @@ impl Path {
             self.last_lost |= is_last;
             record.dropped = lost || is_last;
             record.reordering_ns = if late { world.reordering_delay } else { 0 };
+        }
+        if world.noise {
+            // In order: no packet is propagated before the one sent before it.
+            let before = record.queue_ns + record.shared_queue_ns + record.serialisation_ns;
+            let earliest = self.latest[segment.direction.index()].saturating_sub(now + before);
+            record.propagation_ns = (record.propagation_ns + self.jitter.below(world.rtt / 50 + 1)).max(earliest);
+            self.latest[segment.direction.index()] = now + before + record.propagation_ns;
         }
         self.records.push(record);
         let total = record.queue_ns + record.shared_queue_ns + record.serialisation_ns + record.propagation_ns;

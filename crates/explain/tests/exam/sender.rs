@@ -41,6 +41,8 @@ pub struct Sender {
     /// Time limited by the send buffer so far.
     pub buffer_limited: u64,
     limited_since: Option<u64>,
+    /// End of the application's pause, once half of the response has left.
+    pub paused_until: Option<u64>,
 }
 
 impl Sender {
@@ -61,6 +63,7 @@ impl Sender {
             timeout_at: None,
             buffer_limited: 0,
             limited_since: None,
+            paused_until: None,
         }
     }
 
@@ -145,19 +148,19 @@ impl Sender {
     }
 
     /// Bytes that the application would have written by `now`, started at `begin`.
-    fn wanted(world: &World, begin: u64, now: u64) -> u64 {
+    fn wanted(&self, world: &World, begin: u64, now: u64) -> u64 {
         if now < begin {
             0
-        } else if now < begin + world.pause {
-            world.size / 2
-        } else {
+        } else if world.pause == 0 || self.paused_until.is_some_and(|until| until <= now) {
             world.size
+        } else {
+            world.size / 2
         }
     }
 
     /// Sends what may be sent at `now`: (first byte, length, whether it was sent before).
     pub fn send(&mut self, world: &World, begin: u64, now: u64) -> Vec<(u64, u64)> {
-        let wanted = Self::wanted(world, begin, now);
+        let wanted = self.wanted(world, begin, now);
         if let Some(since) = self.limited_since.take() {
             self.buffer_limited += now - since;
         }
@@ -194,6 +197,9 @@ impl Sender {
             pipe += length as f64 / SEGMENT as f64;
         }
         self.max_out = self.max_out.max(pipe);
+        if self.next >= world.size / 2 {
+            self.paused_until.get_or_insert(now + world.pause);
+        }
         if !out.is_empty() && self.timeout_at.is_none() {
             self.timeout_at = Some(now + self.timeout());
         }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 
 use explain::{CpuInterval, CpuWait, DataFrame, LoadTimes, Packet, PathRecord, TcpSample, WindowUpdate};
 use schema::Direction;
+use stats::Rng;
 use units::Timestamp;
 use wire::tcp::flags;
 
@@ -32,7 +33,12 @@ pub struct Segment {
 
 #[derive(Clone, Debug)]
 enum Event {
+    /// A packet passes the receiving end's capture point.
     Arrival(Segment),
+    /// The receiving host processes it.
+    Processing(Segment),
+    /// The request of an open connection is due.
+    Start,
     /// The server's application may write, or a timer may be due.
     Wake,
     AckTimer,
@@ -66,6 +72,9 @@ type Message = (Direction, u8, u64);
 struct Sim<'a> {
     world: &'a World,
     now: u64,
+    /// Delays of hosts and capture, where there is noise.
+    host: Rng,
+    busy_until: [u64; 2],
     order: u64,
     events: BinaryHeap<Reverse<(u64, u64)>>,
     pending: BTreeMap<u64, Event>,
@@ -86,7 +95,9 @@ struct Sim<'a> {
     sampled_at: u64,
 }
 
-const START: u64 = 1_000 * MS;
+const START: u64 = 10_000 * MS;
+/// When the connection of a response on an open connection was opened.
+const CONNECTED: u64 = 2_000 * MS;
 const REQUEST_BYTES: u64 = 120;
 /// CPU time of a request where the CPU is limited, and the period of the quota.
 pub const CPU_WORK: u64 = 100 * MS;
@@ -95,9 +106,8 @@ const SAMPLE_EVERY: u64 = 5 * MS;
 
 /// Simulates `world`.
 pub fn simulate(world: &World) -> Recording {
-    let mut messages = Vec::new();
+    let mut messages = vec![(Direction::Up, flags::SYN, 1), (Direction::Down, flags::SYN | flags::ACK, 1)];
     if world.new_connection {
-        messages.extend([(Direction::Up, flags::SYN, 1), (Direction::Down, flags::SYN | flags::ACK, 1)]);
         match world.tls {
             Tls::None => {}
             Tls::Full => messages.extend([
@@ -113,7 +123,9 @@ pub fn simulate(world: &World) -> Recording {
     let started = START + world.send_lag + world.connection_wait;
     let mut sim = Sim {
         world,
-        now: started,
+        now: if world.new_connection { started } else { CONNECTED },
+        host: Rng::named(world.seed, "host"),
+        busy_until: [0, 0],
         order: 0,
         events: BinaryHeap::new(),
         pending: BTreeMap::new(),
@@ -148,7 +160,36 @@ pub fn simulate(world: &World) -> Recording {
         }
     }
     sim.recording.path = sim.path.records;
+    if world.noise {
+        merge(&mut sim.recording.server, 0);
+        merge(&mut sim.recording.client, 100_000);
+    }
     sim.recording
+}
+
+/// Merges contiguous downward packets that pass within `within` of each other, as segmentation offload does. The
+/// merged packet has the time of its last part at the client, where parts are the same time at the server.
+fn merge(packets: &mut Vec<Packet>, within: u64) {
+    packets.sort_by_key(|packet| packet.at);
+    let mut merged: Vec<Packet> = Vec::new();
+    for packet in packets.drain(..) {
+        match merged.last_mut() {
+            Some(last)
+                if packet.direction == Direction::Down
+                    && last.direction == Direction::Down
+                    && packet.length > 0
+                    && last.length > 0
+                    && last.length < 16 << 10
+                    && last.sequence.wrapping_add(last.length) == packet.sequence
+                    && packet.at.as_nanos() - last.at.as_nanos() <= within =>
+            {
+                last.length += packet.length;
+                last.at = packet.at;
+            }
+            _ => merged.push(packet),
+        }
+    }
+    *packets = merged;
 }
 
 impl Sim<'_> {
@@ -225,24 +266,22 @@ impl Sim<'_> {
     fn happen(&mut self, event: Event) {
         match event {
             Event::Arrival(segment) => {
-                let packet = self.packet(&segment);
+                let way = segment.direction.index();
+                let mut packet = self.packet(&segment);
+                let mut at = self.now;
+                if self.world.noise {
+                    packet.at = Timestamp::from_nanos(self.now + self.host.below(20_000));
+                    at = self.busy_until[way].max(self.now + 20_000 + self.host.below(150_000));
+                    self.busy_until[way] = at;
+                }
                 match segment.direction {
                     Direction::Up => self.recording.server.push(packet),
                     Direction::Down => self.recording.client.push(packet),
                 }
-                if segment.of_response {
-                    self.data(&segment);
-                } else if self.sender.is_some() {
-                    self.acknowledged(&segment);
-                } else {
-                    self.awaited -= segment.length + u64::from(segment.flags & flags::SYN != 0);
-                    if self.awaited == 0 && segment.flags & flags::PSH != 0 {
-                        self.serve();
-                    } else if self.awaited == 0 {
-                        self.message();
-                    }
-                }
+                self.at(at, Event::Processing(segment));
             }
+            Event::Processing(segment) => self.process(&segment),
+            Event::Start => self.message(),
             Event::Wake => {
                 if let Some(sender) = &mut self.sender
                     && sender.timeout_at.is_some_and(|at| at <= self.now)
@@ -255,6 +294,27 @@ impl Sim<'_> {
                 if self.ack_at.is_some_and(|at| at <= self.now) {
                     self.acknowledge([0, 0], None);
                 }
+            }
+        }
+    }
+
+    /// A host processes a packet.
+    fn process(&mut self, segment: &Segment) {
+        if segment.of_response {
+            self.data(segment);
+        } else if self.sender.is_some() {
+            self.acknowledged(segment);
+        } else if segment.length > 0 || segment.flags & flags::SYN != 0 {
+            self.awaited -= segment.length + u64::from(segment.flags & flags::SYN != 0);
+            if self.awaited == 0 && segment.flags & flags::PSH != 0 {
+                self.serve();
+            } else if self.awaited == 0 && segment.flags == flags::SYN | flags::ACK && !self.world.new_connection {
+                let ack = self.segment(Direction::Up, flags::ACK, 0);
+                self.send(ack);
+                let started = self.recording.load.started_at.expect("set at the beginning");
+                self.at(started.as_nanos(), Event::Start);
+            } else if self.awaited == 0 {
+                self.message();
             }
         }
     }
@@ -278,9 +338,6 @@ impl Sim<'_> {
         self.begin = at;
         self.sender = Some(Sender::new(self.world));
         self.at(at, Event::Wake);
-        if self.world.pause > 0 {
-            self.at(at + self.world.pause, Event::Wake);
-        }
     }
 
     /// The server sends what it may.
@@ -293,8 +350,10 @@ impl Sim<'_> {
             segment.is_last = first + length == self.world.size;
             self.send(segment);
         }
-        if let Some(at) = sender.timeout_at {
-            self.at(at, Event::Wake);
+        for at in [sender.timeout_at, sender.paused_until].into_iter().flatten() {
+            if at > self.now {
+                self.at(at, Event::Wake);
+            }
         }
         self.sender = Some(sender);
     }

@@ -41,12 +41,14 @@ pub struct World {
     pub connection_window: Option<u64>,
     /// Server processing before the first byte.
     pub processing: u64,
-    /// Pause of the application after writing half of the response.
+    /// Pause of the application after half of the response has left.
     pub pause: u64,
     /// Share of a CPU that the server has, in percent; 100: no limit.
     pub cpu_percent: u64,
     /// Longest delay of an ACK; 0: every packet is acknowledged on arrival.
     pub ack_delay: u64,
+    /// Whether hosts take time to react, propagation varies, and captures merge packets.
+    pub noise: bool,
     /// Seed of losses and reordering.
     pub seed: u64,
 }
@@ -93,6 +95,7 @@ impl World {
             pause: 0,
             cpu_percent: 100,
             ack_delay: 0,
+            noise: false,
             seed: 1,
         }
     }
