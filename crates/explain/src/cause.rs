@@ -228,6 +228,8 @@ pub enum Rule {
     FilledEarly,
     /// A hole was filled after a round trip or more.
     FilledLate,
+    /// A hole's bytes arrived twice, so the first copy had only been late.
+    ArrivedTwice,
     /// Bytes between those of the response belong to other streams.
     OtherStream,
     /// The ACK left later than the packet it acknowledges arrived.
@@ -262,6 +264,7 @@ impl Rule {
             Rule::SentAgain => "the bytes were sent again",
             Rule::FilledEarly => "a hole was filled in less than a round trip",
             Rule::FilledLate => "a hole was filled after a round trip or more",
+            Rule::ArrivedTwice => "the bytes arrived twice",
             Rule::OtherStream => "bytes of other streams arrived",
             Rule::AckLate => "the ACK left later than its packet arrived",
             Rule::Spacing => "arrivals spaced by a constant rate",

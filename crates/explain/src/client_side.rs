@@ -8,10 +8,12 @@ use crate::cause::{Cause, Confidence, Rule};
 use crate::hold::Sender;
 use crate::spacing::Spacing;
 use crate::steps::Step;
-use crate::timeline::{Label, Timeline};
+use crate::timeline::{Label, Overlay, Timeline};
 
-/// Longer than a round trip by this, a hole was filled by a timer: the least retransmission timeout of Linux.
+/// A hole that was open this long was filled by a timer: the least retransmission timeout of Linux.
 const LEAST_TIMEOUT_NS: u64 = 200_000_000;
+/// A fast retransmit takes a round trip and this for the hosts.
+const FAST_TOLERANCE_NS: u64 = 2_000_000;
 /// So many pairs of arrivals with the same spacing are no accident.
 const MANY_PAIRS: usize = 20;
 
@@ -23,12 +25,19 @@ impl Sender<'_> {
         if let Some(overtaken_at) = step.overtaken_at.filter(|_| rtt > 0) {
             timeline.push(overtaken_at.min(step.at), Label::unknown(Rule::Ambiguous));
             let waited = step.at.saturating_sub(overtaken_at);
-            let (cause, rule) = match waited {
-                waited if waited < rtt - rtt / 8 => (Cause::Reordering, Rule::FilledEarly),
-                waited if waited < rtt.saturating_add(LEAST_TIMEOUT_NS) => (Cause::FastRetransmit, Rule::FilledLate),
-                _ => (Cause::RetransmissionTimeout, Rule::FilledLate),
+            let fast = rtt.saturating_mul(3) / 2 + FAST_TOLERANCE_NS;
+            let label = match waited {
+                waited if waited < rtt - rtt / 8 => {
+                    Label::new(Cause::Reordering, Confidence::Likely, Rule::FilledEarly)
+                }
+                waited if waited <= fast => Label::new(Cause::FastRetransmit, Confidence::Likely, Rule::FilledLate),
+                waited if waited >= LEAST_TIMEOUT_NS => {
+                    Label::new(Cause::RetransmissionTimeout, Confidence::Likely, Rule::FilledLate)
+                }
+                // Too late for a fast retransmit, too early for the timer: perhaps a packet that was very late.
+                _ => Label::unknown(Rule::Ambiguous),
             };
-            timeline.push(step.at, Label::new(cause, Confidence::Likely, rule));
+            timeline.push(step.at, label);
             return;
         }
         let shift = self.view.down_delay();
@@ -50,10 +59,27 @@ impl Sender<'_> {
         } else if let Some((until, label)) = self.receive_window_block(&hold) {
             timeline.push(until.saturating_add(shift).min(step.at), label.at_most(Confidence::Likely));
             timeline.push(step.at, Label::unknown(Rule::Ambiguous));
-        } else if self.acknowledgement(hold.until.saturating_add(rtt / 10)).is_some() {
-            timeline.push(step.at, self.window(&hold).at_most(best));
+        } else if let Some(place) = self.round_trip_before(&hold) {
+            let at_client = |delay: Overlay| Overlay {
+                from: delay.from.saturating_add(shift),
+                to: delay.to.saturating_add(shift),
+                label: delay.label.at_most(Confidence::Likely),
+            };
+            let delays: Vec<Overlay> = self.delays(place).into_iter().map(at_client).collect();
+            timeline.push_over(step.at, self.window(&hold).at_most(best), &delays);
         } else {
             timeline.push(step.at, Label::unknown(Rule::Ambiguous));
         }
     }
+
+    /// The ACK that arrived at the server about when the packet left: it left about a round trip before the packet's
+    /// arrival.
+    fn round_trip_before(&self, hold: &crate::hold::Hold) -> Option<usize> {
+        let tolerance = (self.view.rtt() / 10).max(ROUND_TRIP_TOLERANCE_NS);
+        let (from, to) = (hold.until.saturating_sub(tolerance), hold.until.saturating_add(tolerance));
+        self.acknowledgement_between(from, to)
+    }
 }
+
+/// Two times that differ by this are the same, nanoseconds.
+const ROUND_TRIP_TOLERANCE_NS: u64 = 500_000;

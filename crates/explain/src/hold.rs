@@ -5,10 +5,12 @@
 //! first; a departure just after an ACK is the congestion window's or the send buffer's, which only TCP_INFO tells apart;
 //! a departure without any of these means that the application had not written the data before.
 
+use std::ops::Range;
+
 use crate::cause::{Cause, Confidence, Rule};
 use crate::evidence::{Evidence, Protocol, TcpSample};
 use crate::http2::Grants;
-use crate::steps::Step;
+use crate::steps::{Step, steps};
 use crate::timeline::{Label, Overlay, Timeline};
 use crate::view::{View, highest};
 
@@ -33,8 +35,8 @@ pub(crate) struct Sender<'a> {
     samples: Vec<&'a TcpSample>,
     /// For each downward packet: highest number of bytes in flight, since the response's start.
     peak: Vec<u64>,
-    /// When bytes were first sent again because they were lost.
-    lost_at: Option<u64>,
+    /// From when waits for the window are due to a loss: slow start without it would have sent everything by then.
+    reduced_from: Option<u64>,
     /// When bytes were first sent again although they had not been lost.
     spurious_at: Option<u64>,
     /// A packet that leaves this long after an ACK was released by it.
@@ -45,22 +47,30 @@ pub(crate) struct Sender<'a> {
 const SEGMENT_BYTES: u64 = 1_448;
 
 impl<'a> Sender<'a> {
-    /// The sender of a response that begins at byte `start`.
-    pub(crate) fn new(evidence: &'a Evidence, view: &'a View, start: u64) -> Sender<'a> {
+    /// The sender of the response of these bytes.
+    pub(crate) fn new(evidence: &'a Evidence, view: &'a View, bytes: &Range<u64>) -> Sender<'a> {
+        let start = bytes.start;
         let in_flight = view.down.iter().zip(&view.sent_end).map(|(sent, end)| {
             let acked = view.up.acked_at(sent.at).unwrap_or(start).max(start);
             end.saturating_sub(acked)
         });
         let mut samples: Vec<&TcpSample> = evidence.server_tcp.iter().flatten().collect();
         samples.sort_by_key(|sample| sample.at);
-        let (lost_at, spurious_at) = sent_again(view);
+        let (lost_at, spurious_at) = if view.departures_seen { sent_again(view) } else { filled_late(view) };
+        let peak = highest(in_flight);
+        let reduced_from = lost_at.map(|at| {
+            let place = view.down.partition_point(|sent| sent.at < at);
+            let Some(before) = place.checked_sub(1) else { return at };
+            let left = bytes.end.saturating_sub(view.sent_end[before]);
+            at.saturating_add(slow_start_rounds(left, peak[before]).saturating_mul(view.rtt()))
+        });
         Sender {
             evidence,
             view,
             grants: evidence.http2.as_ref().map(|windows| Grants::new(windows, view)),
             samples,
-            peak: highest(in_flight),
-            lost_at,
+            peak,
+            reduced_from,
             spurious_at,
             reaction: (view.rtt() / 8).clamp(MIN_REACTION_NS, MAX_REACTION_NS),
         }
@@ -103,10 +113,15 @@ impl<'a> Sender<'a> {
     }
 
     /// The latest upward packet, if acknowledgements of new data arrived just before `at`.
-    pub(crate) fn acknowledgement(&self, at: u64) -> Option<usize> {
+    fn acknowledgement(&self, at: u64) -> Option<usize> {
+        self.acknowledgement_between(at.saturating_sub(self.reaction), at)
+    }
+
+    /// The latest upward packet, if acknowledgements of new data arrived at the server in this time.
+    pub(crate) fn acknowledgement_between(&self, from: u64, to: u64) -> Option<usize> {
         let up = &self.view.up;
-        let last = up.count_at(at).checked_sub(1)?;
-        let before = up.packets.partition_point(|packet| packet.arrived.saturating_add(self.reaction) < at);
+        let last = up.count_at(to).checked_sub(1)?;
+        let before = up.packets.partition_point(|packet| packet.arrived < from);
         let acked = before.checked_sub(1).map_or(0, |last| up.acked[last]);
         let is_recent = last >= before && (up.acked[last] > acked || up.packets[last].reports_hole);
         is_recent.then_some(last)
@@ -130,10 +145,10 @@ impl<'a> Sender<'a> {
     /// The label of a hold that an ACK ended.
     pub(crate) fn window(&self, hold: &Hold) -> Label {
         let best = if self.view.is_grounded() { Confidence::Certain } else { Confidence::Weak };
-        if self.spurious_at.is_some_and(|at| at < hold.until) && self.lost_at.is_none_or(|at| at >= hold.until) {
+        if self.spurious_at.is_some_and(|at| at < hold.until) && self.reduced_from.is_none_or(|at| at >= hold.until) {
             return Label::new(Cause::Reordering, Confidence::Likely, Rule::AckReleasedAfterLoss).at_most(best);
         }
-        if self.lost_at.is_some_and(|at| at < hold.until) {
+        if self.reduced_from.is_some_and(|from| from < hold.until) {
             return Label::new(Cause::ReducedWindow, Confidence::Likely, Rule::AckReleasedAfterLoss).at_most(best);
         }
         if let Some(label) = self.by_samples(hold) {
@@ -185,7 +200,7 @@ impl<'a> Sender<'a> {
             return false;
         }
         let next = at.saturating_add(rtt).saturating_add(rtt / 8);
-        let is_last = self.view.down.last().is_none_or(|sent| sent.at < next);
+        let is_last = self.view.sent_before(next) == self.view.sent_end.last().copied();
         let earlier = peak_before(at.saturating_sub(rtt).saturating_sub(rtt / 8));
         is_growth(before, peak_before(next)) || (is_last && is_growth(earlier, before))
     }
@@ -217,7 +232,7 @@ impl<'a> Sender<'a> {
     }
 
     /// What delayed an upward packet: the receiver's ACK delay, and queues on the way up.
-    fn delays(&self, place: usize) -> Vec<Overlay> {
+    pub(crate) fn delays(&self, place: usize) -> Vec<Overlay> {
         let (view, packet) = (self.view, self.view.up.packets[place]);
         let mut delays = Vec::new();
         let certain = |cause, rule| Label::new(cause, Confidence::Certain, rule);
@@ -244,6 +259,33 @@ impl<'a> Sender<'a> {
 const MIN_REACTION_NS: u64 = 50_000;
 const MAX_REACTION_NS: u64 = 1_000_000;
 
+/// Round trips in which slow start sends `left` more bytes after a flight of `in_flight`.
+fn slow_start_rounds(left: u64, in_flight: u64) -> u64 {
+    let mut flight = in_flight.max(SEGMENT_BYTES);
+    let (mut left, mut rounds) = (left, 0);
+    while left > 0 {
+        flight = flight.saturating_mul(2);
+        left = left.saturating_sub(flight);
+        rounds += 1;
+    }
+    rounds
+}
+
+/// As seen by the client alone: when a hole was first filled after about a round trip, as by a retransmission, and
+/// when sooner.
+fn filled_late(view: &View) -> (Option<u64>, Option<u64>) {
+    let (mut lost, mut spurious) = (None, None);
+    for step in steps(&view.arrivals, 0, u64::MAX) {
+        let Some(overtaken_at) = step.overtaken_at else { continue };
+        let at = step.at.saturating_sub(view.down_delay());
+        let waited = step.at.saturating_sub(overtaken_at);
+        let late = waited >= view.rtt() - view.rtt() / 8 && !view.arrived_twice(step.from);
+        let first = if late { &mut lost } else { &mut spurious };
+        *first = first.or(Some(at));
+    }
+    (lost, spurious)
+}
+
 /// When downward bytes were first sent again because they were lost, and although they were not.
 fn sent_again(view: &View) -> (Option<u64>, Option<u64>) {
     let (mut lost, mut spurious) = (None, None);
@@ -251,10 +293,6 @@ fn sent_again(view: &View) -> (Option<u64>, Option<u64>) {
         let is_repeated = place > 0 && sent.first < view.sent_end[place - 1];
         if !is_repeated {
             continue;
-        }
-        if !view.departures_seen {
-            // Arrivals out of order: of all that a client sees, most often the end of a loss.
-            return (Some(sent.at), None);
         }
         let before = view.index.holding(sent.first).into_iter().rfind(|other| *other < place);
         let Some(before) = before.map(|other| view.down[other]) else { continue };

@@ -14,7 +14,7 @@ use crate::request::{Transit, cpu_overlays, transit};
 use crate::spacing::Spacing;
 use crate::steps::{Step, steps};
 use crate::timeline::{Label, Overlay, Timeline};
-use crate::view::{ByteIndex, Sent, View};
+use crate::view::{Sent, View};
 
 /// The bytes of the response on the connection's downward stream.
 #[derive(Clone, Debug)]
@@ -65,9 +65,8 @@ pub(crate) fn divide(timeline: &mut Timeline, evidence: &Evidence, view: &View, 
     let steps = steps(&view.arrivals, bytes.whole.start, bytes.whole.end);
     let response = Response {
         view,
-        sender: Sender::new(evidence, view, bytes.whole.start),
+        sender: Sender::new(evidence, view, &bytes.whole),
         spacing: Spacing::of(&steps),
-        arrivals: ByteIndex::new(view.arrivals.iter().map(|arrival| (arrival.first, arrival.end))),
         cpu: cpu_overlays(evidence),
         bytes,
     };
@@ -94,7 +93,6 @@ struct Response<'a> {
     view: &'a View,
     sender: Sender<'a>,
     spacing: Spacing,
-    arrivals: ByteIndex,
     cpu: Vec<Overlay>,
     bytes: Bytes,
 }
@@ -233,7 +231,7 @@ impl Response<'_> {
         // Without a record of fates: as many of the first transmissions were lost as there are more departures than
         // arrivals.
         let departures = places.len();
-        let arrivals = if self.view.arrivals_seen { self.arrivals.holding(step.from).len() } else { 1 };
+        let arrivals = if self.view.arrivals_seen { self.view.arrival_index.holding(step.from).len() } else { 1 };
         let number = departures.saturating_sub(arrivals.max(1)).min(all.len() - 1);
         let delivered = all[number];
         Some(Transmission { delivered, earlier: (first.at < delivered.at).then_some(first) })

@@ -38,7 +38,8 @@ pub(crate) fn steps(arrivals: &[Arrival], start: u64, end: u64) -> Vec<Step> {
         }
         let higher = highest.partition_point(|(end, _)| *end <= last);
         let overtaken_at = highest.get(higher).map(|(_, at)| *at);
-        if overtaken_at.is_none() {
+        let overtaken_at = overtaken_at.filter(|at| arrival.at.saturating_sub(*at) >= CAPTURE_TOLERANCE_NS);
+        if higher == highest.len() {
             highest.push((last, arrival.at));
         }
         let (mut low, mut high) = (from, last);
@@ -57,6 +58,9 @@ pub(crate) fn steps(arrivals: &[Arrival], start: u64, end: u64) -> Vec<Step> {
     steps
 }
 
+/// Captures of interfaces with several queues change the order of packets that are this close, nanoseconds.
+const CAPTURE_TOLERANCE_NS: u64 = 100_000;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -67,17 +71,21 @@ mod tests {
 
     #[test]
     fn every_new_byte_is_a_step_and_copies_are_none() {
+        const MS: u64 = 1_000_000;
         let arrivals = [
-            arrival(1, 0, 10),
-            arrival(2, 20, 30),
-            arrival(3, 30, 40),
-            arrival(4, 0, 10),
-            arrival(9, 10, 20),
-            arrival(10, 35, 60),
-            arrival(11, 5, 50),
+            arrival(MS, 0, 10),
+            arrival(2 * MS, 20, 30),
+            arrival(3 * MS, 30, 40),
+            arrival(4 * MS, 0, 10),
+            arrival(9 * MS, 10, 20),
+            arrival(10 * MS, 35, 60),
+            arrival(11 * MS, 5, 50),
         ];
         let steps = steps(&arrivals, 0, 50);
-        let step = |at, from, to, overtaken_at| Step { at, from, to, overtaken_at };
+        let step = |at: u64, from, to, overtaken: Option<u64>| {
+            let overtaken_at = overtaken.map(|at| at * MS);
+            Step { at: at * MS, from, to, overtaken_at }
+        };
         assert_eq!(
             steps,
             [

@@ -76,6 +76,8 @@ pub(crate) struct View {
     pub(crate) index: ByteIndex,
     /// Downward data in order of arrival.
     pub(crate) arrivals: Vec<Arrival>,
+    /// Finds `arrivals` by byte.
+    pub(crate) arrival_index: ByteIndex,
     /// Whether departures were seen, not estimated.
     pub(crate) departures_seen: bool,
     /// Whether arrivals were seen or computed from the path's record, not estimated.
@@ -129,12 +131,14 @@ impl View {
         }
         let index = ByteIndex::new(down.iter().map(|sent| (sent.first, sent.end)));
         let sent_end = highest(down.iter().map(|sent| sent.end));
+        let arrival_index = ByteIndex::new(arrivals.iter().map(|arrival| (arrival.first, arrival.end)));
         let up = Upward::new(&client, &server, &records, down_numbers, up_numbers, delay);
         Some(View {
             down,
             sent_end,
             index,
             arrivals,
+            arrival_index,
             departures_seen,
             arrivals_seen,
             up,
@@ -142,6 +146,11 @@ impl View {
             down_numbers,
             up_numbers,
         })
+    }
+
+    /// Whether a byte arrived more than once: a copy was sent although the first had not been lost.
+    pub(crate) fn arrived_twice(&self, byte: u64) -> bool {
+        self.arrival_index.holding(byte).len() > 1
     }
 
     /// One-way delay downward without queues, 0 if unknown.

@@ -75,6 +75,7 @@ struct Sim<'a> {
     /// Delays of hosts and capture, where there is noise.
     host: Rng,
     busy_until: [u64; 2],
+    captured_at: [u64; 2],
     order: u64,
     events: BinaryHeap<Reverse<(u64, u64)>>,
     pending: BTreeMap<u64, Event>,
@@ -126,6 +127,7 @@ pub fn simulate(world: &World) -> Recording {
         now: if world.new_connection { started } else { CONNECTED },
         host: Rng::named(world.seed, "host"),
         busy_until: [0, 0],
+        captured_at: [0, 0],
         order: 0,
         events: BinaryHeap::new(),
         pending: BTreeMap::new(),
@@ -270,7 +272,9 @@ impl Sim<'_> {
                 let mut packet = self.packet(&segment);
                 let mut at = self.now;
                 if self.world.noise {
-                    packet.at = Timestamp::from_nanos(self.now + self.host.below(20_000));
+                    let seen = (self.now + self.host.below(20_000)).max(self.captured_at[way]);
+                    self.captured_at[way] = seen;
+                    packet.at = Timestamp::from_nanos(seen);
                     at = self.busy_until[way].max(self.now + 20_000 + self.host.below(150_000));
                     self.busy_until[way] = at;
                 }
