@@ -57,8 +57,8 @@ pub fn explain(evidence: &Evidence) -> Explanation {
                 timeline.push(load.done_at.as_nanos(), label);
             }
         }
-        Some(_) => {}
-        None => without_packets(&mut timeline, evidence),
+        None if load.started_at.is_some() => without_packets(&mut timeline, evidence),
+        _ => {}
     }
     let facts = Facts::of(evidence, view.as_ref(), request_arrived);
     Explanation { intervals: timeline.finish(), facts }

@@ -170,7 +170,7 @@ impl<'a> Sender<'a> {
         let start = self.samples.partition_point(|sample| sample.at.as_nanos() <= hold.from).saturating_sub(1);
         if let Some(next) = self.samples.get(after) {
             let limited = next.send_buffer_limited_ns.saturating_sub(self.samples[start].send_buffer_limited_ns);
-            if limited.saturating_mul(2) >= hold.until - hold.from {
+            if limited.saturating_mul(2) >= hold.until.saturating_sub(hold.from) {
                 return Some(Label::new(Cause::SendBuffer, Confidence::Certain, Rule::SendBufferTime));
             }
         }
@@ -179,6 +179,13 @@ impl<'a> Sender<'a> {
         let segment = u64::from(last.segment_bytes).max(1);
         let window = u64::from(last.congestion_window).saturating_mul(segment);
         if in_flight.saturating_add(segment) > window {
+            let earlier = self.samples[..after].iter().map(|sample| sample.congestion_window).max().unwrap_or(0);
+            let shrunk = last.congestion_window < earlier - earlier / 5;
+            let reported = self.view.up.packets[..self.view.up.count_at(hold.until)].iter().any(|up| up.reports_hole);
+            if shrunk && reported && self.reduced_from.is_none() {
+                // The sender took late packets for lost, and they arrived before it sent them again.
+                return Some(Label::new(Cause::Reordering, Confidence::Likely, Rule::AckReleasedAfterLoss));
+            }
             return Some(Label::new(Cause::CongestionWindow, Confidence::Certain, Rule::AckReleasedFullWindow));
         }
         if self.has_unseen_windows() || self.view.up.edges.is_none() {

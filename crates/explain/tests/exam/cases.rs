@@ -2,7 +2,7 @@
 
 use explain::{Evidence, Http2Windows, Protocol};
 
-use crate::sim::{Recording, simulate};
+use crate::sim::Recording;
 use crate::world::{MS, Tls, World};
 
 /// A limit: its name, how the world differs, and how many seeds it has.
@@ -80,11 +80,6 @@ pub fn evidence(world: &World, recording: Recording, inputs: Inputs) -> Evidence
         response: None,
         configured_rtt_ns: (all || inputs == Inputs::ClientAndRtt).then_some(world.rtt),
     }
-}
-
-/// Simulates `world` and explains what the instruments saw.
-pub fn explained(world: &World, inputs: Inputs) -> explain::Explanation {
-    explain::explain(&evidence(world, simulate(world), inputs))
 }
 
 /// Every case at every distance and size: name, world.
