@@ -51,7 +51,9 @@ mod response;
 mod spacing;
 mod steps;
 mod timeline;
+mod transfer;
 mod view;
+mod what_if;
 
 pub use cause::{Cause, Confidence, Limit, Rule};
 pub use evidence::{
@@ -61,3 +63,5 @@ pub use evidence::{
 pub use explanation::{Dominant, Explanation, Share, explain};
 pub use facts::Facts;
 pub use timeline::Interval;
+pub use transfer::{Duration, Transfer};
+pub use what_if::{Prediction, Remedy, transfer, what_if};

@@ -3,6 +3,7 @@
 mod cases;
 mod mixtures;
 mod path;
+mod remedies;
 mod sender;
 mod sim;
 mod truth;
