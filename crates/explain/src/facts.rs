@@ -17,8 +17,8 @@ pub struct Facts {
     pub initial_window: Option<u32>,
     /// Largest window that the client advertised, bytes.
     pub receive_window: Option<u64>,
-    /// HTTP/2 window of the stream at its start, bytes.
-    pub stream_window: Option<u64>,
+    /// HTTP/2 window at the response's start, of stream or connection, whichever is smaller, bytes.
+    pub http2_window: Option<u64>,
     /// Rate of the bottleneck by the path's record, bit/s.
     pub bottleneck_bit_per_s: Option<u64>,
     /// Most bytes of the response that were in flight.
@@ -30,9 +30,9 @@ const LARGEST_SEGMENT: u64 = 1_460;
 
 impl Facts {
     pub(crate) fn of(evidence: &Evidence, view: Option<&View>, request_arrived: Option<u64>) -> Facts {
-        let stream_window = evidence.http2.as_ref().map(|windows| windows.stream_window);
+        let http2_window = evidence.http2.as_ref().map(|windows| windows.stream_window.min(windows.connection_window));
         let Some(view) = view else {
-            return Facts { rtt_ns: evidence.configured_rtt_ns, stream_window, ..Facts::default() };
+            return Facts { rtt_ns: evidence.configured_rtt_ns, http2_window, ..Facts::default() };
         };
         let bytes = Bytes::of(evidence, view, request_arrived).map(|bytes| bytes.whole);
         let lengths = view.down.iter().map(|sent| sent.end - sent.first);
@@ -46,7 +46,7 @@ impl Facts {
             response_bytes: bytes.as_ref().map(|bytes| bytes.end - bytes.start),
             rtt_ns: view.delay.map(|_| view.rtt()),
             segment_bytes: segment.map(|segment| segment as u32),
-            stream_window,
+            http2_window,
             bottleneck_bit_per_s: rates.min(),
             ..Facts::default()
         };

@@ -48,8 +48,10 @@ mod hold;
 mod http2;
 mod request;
 mod response;
+mod sentence;
 mod spacing;
 mod steps;
+mod summary;
 mod timeline;
 mod transfer;
 mod view;
@@ -62,6 +64,7 @@ pub use evidence::{
 };
 pub use explanation::{Dominant, Explanation, Share, explain};
 pub use facts::Facts;
+pub use summary::{Explained, Group, Summary};
 pub use timeline::Interval;
 pub use transfer::{Duration, Transfer};
 pub use what_if::{Prediction, Remedy, transfer, what_if};

@@ -75,7 +75,7 @@ fn upload(timeline: &mut Timeline, evidence: &Evidence, view: &View, overlays: &
         Some(packet) => (packet.arrived, packet.parts),
         None => (first_left.saturating_add(view.delay?.up), None),
     };
-    let last_left = times().filter(|left| *left < arrived).last().unwrap_or(first_left);
+    let last_left = times().rfind(|left| *left < arrived).unwrap_or(first_left);
     // Without packets at the client, the load generator's write is the departure.
     let seen = view.up.departures_seen;
     let written = evidence.load.sent_at.map(|at| at.as_nanos()).filter(|_| !seen);

@@ -83,8 +83,9 @@ pub(crate) fn divide(timeline: &mut Timeline, evidence: &Evidence, view: &View, 
     }
     // Bytes of an earlier response that arrive after the last of this one held it back.
     let last = steps.last().map_or(0, |step| step.at);
-    let before = view.arrivals.iter().filter(|arrival| arrival.at > last && arrival.first < response.bytes.whole.start);
-    if let Some(blocker) = before.last().filter(|_| !response.bytes.own.is_empty()) {
+    let mut before =
+        view.arrivals.iter().filter(|arrival| arrival.at > last && arrival.first < response.bytes.whole.start);
+    if let Some(blocker) = before.next_back().filter(|_| !response.bytes.own.is_empty()) {
         timeline.push(blocker.at, Label::new(Cause::HeadOfLine, Confidence::Likely, Rule::OtherStream));
     }
 }

@@ -34,7 +34,7 @@ pub struct Duration {
     pub round_trips: u32,
 }
 
-/// Segments that are simulated one by one; the rest of a longer response goes on at the pace of the last ones.
+/// Segments that are simulated one by one; the rest of a longer response goes on at the pace of their second half.
 const MAX_SEGMENTS: u64 = 100_000;
 /// Bytes of IPv4 and TCP headers with timestamps.
 const HEADER_BYTES: u64 = 52;
@@ -46,11 +46,16 @@ impl Transfer {
         let count = self.response_bytes.div_ceil(segment).max(1);
         let simulated = count.min(MAX_SEGMENTS);
         let mut flight = Flight::new(self, segment);
+        let mut middle = 0;
         for number in 0..simulated {
             flight.send(number);
+            if number == simulated / 2 {
+                middle = flight.last_arrival;
+            }
         }
         let last = flight.last_arrival;
-        let rest = u128::from(last) * u128::from(count - simulated) / u128::from(simulated);
+        let second_half = simulated.div_ceil(2).max(1);
+        let rest = u128::from(last - middle) * u128::from(count - simulated) / u128::from(second_half);
         let time_ns = last.saturating_add(u64::try_from(rest).unwrap_or(u64::MAX)).saturating_add(self.rtt_ns / 2);
         Duration { time_ns, round_trips: flight.round_trips }
     }

@@ -117,6 +117,6 @@ pub fn transfer(explanation: &Explanation) -> Option<Transfer> {
         initial_window,
         receive_window: facts.receive_window,
         send_buffer,
-        stream_window: facts.stream_window,
+        stream_window: facts.http2_window,
     })
 }

@@ -5,6 +5,7 @@ mod mixtures;
 mod path;
 mod remedies;
 mod sender;
+mod sentences;
 mod sim;
 mod truth;
 mod world;
