@@ -31,7 +31,7 @@ fn the_sentence_names_limit_figures_and_remedy() {
     let mut world = World::plain(20, 20_000);
     world.rate = Some(1_000_000);
     let text = sentence(&world);
-    assert!(text.contains("transmission at the bottleneck's rate: 19 KB at 1.000 Mbit/s."), "{text}");
+    assert!(text.contains("transmission at the bottleneck's rate: 20 KB at 1.000 Mbit/s."), "{text}");
     let mut world = World::plain(40, 5_000);
     (world.new_connection, world.tls) = (true, Tls::Full);
     let text = sentence(&world);

@@ -81,6 +81,24 @@ pub fn gains(world: &World) -> Vec<(Limit, u64)> {
     gains
 }
 
+/// Gains of each cause alone, nanoseconds, the largest first: a queue then counts for the window that needs its round
+/// trips, and the window for the queue. Distance is what remains without any cause.
+pub fn gains_alone(world: &World) -> Vec<(Limit, u64)> {
+    let whole = simulate(world).response_time();
+    let mut nothing = world.clone();
+    let mut gains = Vec::new();
+    for (limit, remove) in DELAYS.iter().chain(ROUND_TRIPS) {
+        let mut without = world.clone();
+        remove(&mut without);
+        gains.push((*limit, whole.saturating_sub(simulate(&without).response_time())));
+        remove(&mut nothing);
+    }
+    gains.push((Limit::Of(Cause::ServerProcessing), std::mem::take(&mut nothing.processing)));
+    gains.push((Limit::Of(Cause::Propagation), simulate(&nothing).response_time()));
+    gains.sort_by_key(|(_, gain)| std::cmp::Reverse(*gain));
+    gains
+}
+
 /// The limits that are the largest within a tenth: any of them is right.
 pub fn right_answers(gains: &[(Limit, u64)]) -> Vec<Limit> {
     let largest = gains.first().map_or(0, |(_, gain)| *gain);
