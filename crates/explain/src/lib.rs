@@ -39,6 +39,7 @@
 //! *Weak*: one of several that fit. *Unknown* is a cause of its own: the evidence does not decide. A path whose delay
 //! without queues is not known has only weak distances and windows, because a queue that never empties looks like distance.
 
+mod capture;
 mod cause;
 mod client_side;
 mod evidence;
@@ -57,6 +58,7 @@ mod transfer;
 mod view;
 mod what_if;
 
+pub use capture::{Connections, evidence};
 pub use cause::{Cause, Confidence, Limit, Rule};
 pub use evidence::{
     CpuInterval, CpuWait, DataFrame, Evidence, Http2Windows, LoadTimes, Packet, PathRecord, Protocol, Span, TcpSample,

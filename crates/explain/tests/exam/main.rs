@@ -1,5 +1,6 @@
 //! The exam: limits built on purpose in simulated transfers, each to be named by what instruments saw of it.
 
+mod captures;
 mod cases;
 mod mixtures;
 mod path;

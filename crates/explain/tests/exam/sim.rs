@@ -99,7 +99,7 @@ struct Sim<'a> {
 const START: u64 = 10_000 * MS;
 /// When the connection of a response on an open connection was opened.
 const CONNECTED: u64 = 2_000 * MS;
-const REQUEST_BYTES: u64 = 120;
+pub const REQUEST_BYTES: u64 = 120;
 /// CPU time of a request where the CPU is limited, and the period of the quota.
 pub const CPU_WORK: u64 = 100 * MS;
 const CPU_PERIOD: u64 = 100 * MS;
