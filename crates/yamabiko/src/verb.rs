@@ -11,6 +11,7 @@ mod concluding;
 pub mod demo;
 pub mod disk;
 pub mod doctor;
+pub mod explain;
 #[cfg(feature = "export")]
 pub mod export;
 pub mod gateway;
