@@ -28,6 +28,8 @@ pub enum Cause {
     RunQueue,
     /// Data was ready; the sender waited for acknowledgements that open the congestion window.
     CongestionWindow,
+    /// Data was ready and the congestion window open; congestion control spread the packets over time.
+    Pacing,
     /// Data was ready; the receiver's advertised window was full.
     ReceiveWindow,
     /// The sender's socket buffer was full, so the application could not write ahead.
@@ -64,7 +66,7 @@ pub enum Cause {
 
 impl Cause {
     /// Every cause, in the order of declaration, which is about the order in a response's time.
-    pub const ALL: [Cause; 28] = [
+    pub const ALL: [Cause; 29] = [
         Cause::SendLag,
         Cause::ConnectionWait,
         Cause::ReceiveLag,
@@ -77,6 +79,7 @@ impl Cause {
         Cause::CpuThrottling,
         Cause::RunQueue,
         Cause::CongestionWindow,
+        Cause::Pacing,
         Cause::ReceiveWindow,
         Cause::SendBuffer,
         Cause::Http2StreamWindow,
@@ -115,6 +118,7 @@ impl Cause {
             Cause::CpuThrottling => "server CPU limit",
             Cause::RunQueue => "server waiting for a CPU",
             Cause::CongestionWindow => "congestion window",
+            Cause::Pacing => "congestion window: pacing",
             Cause::ReceiveWindow => "receive window",
             Cause::SendBuffer => "send buffer",
             Cause::Http2StreamWindow => "HTTP/2 stream window",
@@ -134,12 +138,15 @@ impl Cause {
         }
     }
 
-    /// The limit to which the cause belongs: loss has several causes, every other limit has one.
+    /// The limit to which the cause belongs: loss and the congestion window have several causes, every other limit
+    /// has one.
     pub const fn limit(self) -> Limit {
         match self {
             Cause::FastRetransmit | Cause::RetransmissionTimeout | Cause::TailLoss | Cause::ReducedWindow => {
                 Limit::Loss
             }
+            // A larger window is paced faster.
+            Cause::Pacing => Limit::Of(Cause::CongestionWindow),
             cause => Limit::Of(cause),
         }
     }
@@ -222,6 +229,10 @@ pub enum Rule {
     ConnectionWindow,
     /// The next packet left although no ACK had just arrived, with room in every known window.
     NoAckReleased,
+    /// Full packets left one after the other although no ACK had just arrived, with others in flight.
+    FullPackets,
+    /// Packets left at the pacing rate of TCP_INFO.
+    PacingRate,
     /// The lost bytes were sent again.
     SentAgain,
     /// A hole was filled sooner than a retransmission could have filled it.
@@ -261,6 +272,8 @@ impl Rule {
             Rule::StreamWindow => "all that the HTTP/2 stream window granted had arrived",
             Rule::ConnectionWindow => "all that the HTTP/2 connection window granted had arrived",
             Rule::NoAckReleased => "sent although no ACK had just arrived",
+            Rule::FullPackets => "full packets sent one by one, with others in flight",
+            Rule::PacingRate => "sent at the pacing rate of TCP_INFO",
             Rule::SentAgain => "the bytes were sent again",
             Rule::FilledEarly => "a hole was filled in less than a round trip",
             Rule::FilledLate => "a hole was filled after a round trip or more",

@@ -132,6 +132,8 @@ pub struct TcpSample {
     pub segment_bytes: u32,
     /// Lowest round-trip time seen (`tcpi_min_rtt`), nanoseconds; `None` if none was measured.
     pub min_rtt_ns: Option<u64>,
+    /// Pacing rate in bytes per second (`tcpi_pacing_rate`); `None` without a limit.
+    pub pacing_rate: Option<u64>,
     /// Time with data to send or in flight (`tcpi_busy_time`), nanoseconds.
     pub busy_ns: u64,
     /// Of that, limited by the receive window (`tcpi_rwnd_limited`), nanoseconds.

@@ -5,6 +5,7 @@
 //! first; a departure just after an ACK is the congestion window's or the send buffer's, which only TCP_INFO tells apart;
 //! a departure without any of these means that the application had not written the data before.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
 use crate::cause::{Cause, Confidence, Rule};
@@ -39,6 +40,8 @@ pub(crate) struct Sender<'a> {
     reduced_from: Option<u64>,
     /// When bytes were first sent again although they had not been lost.
     spurious_at: Option<u64>,
+    /// Payload of a full segment, bytes: the most frequent length, or the part of it that is below an MTU of 1500.
+    segment: u64,
     /// A packet that leaves this long after an ACK was released by it.
     reaction: u64,
 }
@@ -72,6 +75,7 @@ impl<'a> Sender<'a> {
             peak,
             reduced_from,
             spurious_at,
+            segment: segment(view),
             reaction: (view.rtt() / 8).clamp(MIN_REACTION_NS, MAX_REACTION_NS),
         }
     }
@@ -221,9 +225,33 @@ impl<'a> Sender<'a> {
         if up.edges.is_none() && !self.view.departures_seen {
             return Label::unknown(Rule::Ambiguous);
         }
+        if let Some(label) = self.pacing(hold) {
+            return label;
+        }
         let sure = self.evidence.protocol == Some(Protocol::Http1) || self.grants.is_some();
         let confidence = if sure && self.view.departures_seen { Confidence::Certain } else { Confidence::Likely };
         Label::new(Cause::ServerPause, confidence, Rule::NoAckReleased)
+    }
+
+    /// The label of a hold by pacing. An application that has written everything so far leaves a packet that is not full
+    /// before its pause; a paced sender sends full packets, and never waits until nothing is in flight.
+    fn pacing(&self, hold: &Hold) -> Option<Label> {
+        let place = self.view.down.partition_point(|sent| sent.at < hold.until).checked_sub(1)?;
+        let before = self.view.down[place];
+        let length = before.end - before.first;
+        let acked = self.view.up.acked_at(hold.until).unwrap_or(0);
+        if !self.view.departures_seen || before.end <= acked || hold.until - hold.from > self.view.rtt() {
+            return None;
+        }
+        let sample = self.samples.partition_point(|sample| sample.at.as_nanos() < hold.until).checked_sub(1);
+        if let Some(rate) = sample.and_then(|last| self.samples[last].pacing_rate) {
+            let interval = length.saturating_mul(1_000_000_000) / rate.max(1);
+            let is_paced = hold.until - before.at <= interval.saturating_mul(2).saturating_add(self.reaction);
+            return is_paced.then(|| Label::new(Cause::Pacing, Confidence::Certain, Rule::PacingRate));
+        }
+        let segment = self.segment.max(1);
+        let is_full = length >= segment && length % segment == 0;
+        is_full.then(|| Label::new(Cause::Pacing, Confidence::Likely, Rule::FullPackets))
     }
 
     /// Whether there may be windows of HTTP/2 that no input shows.
@@ -265,6 +293,21 @@ impl<'a> Sender<'a> {
 /// Shortest and longest time in which a sender reacts to an ACK, nanoseconds: between them an eighth of the round trip.
 const MIN_REACTION_NS: u64 = 50_000;
 const MAX_REACTION_NS: u64 = 1_000_000;
+
+/// Payload of a full segment by the lengths of packets: a packet of several segments (GSO) is a multiple of it.
+fn segment(view: &View) -> u64 {
+    let mut counts = HashMap::<u64, usize>::new();
+    for sent in &view.down {
+        *counts.entry(sent.end - sent.first).or_default() += 1;
+    }
+    let common =
+        counts.into_iter().max_by_key(|(length, count)| (*count, *length)).map_or(SEGMENT_BYTES, |(length, _)| length);
+    let segments = common.div_ceil(LARGEST_SEGMENT).max(1);
+    if common % segments == 0 { common / segments } else { SEGMENT_BYTES }
+}
+
+/// Largest payload of a segment with an MTU of 1500, bytes.
+const LARGEST_SEGMENT: u64 = 1_460;
 
 /// Round trips in which slow start sends `left` more bytes after a flight of `in_flight`.
 fn slow_start_rounds(left: u64, in_flight: u64) -> u64 {

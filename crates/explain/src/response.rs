@@ -70,16 +70,18 @@ pub(crate) fn divide(timeline: &mut Timeline, evidence: &Evidence, view: &View, 
         cpu: cpu_overlays(evidence),
         bytes,
     };
+    let mut before = view.down_delay();
     for (place, step) in steps.iter().enumerate() {
         if place == 0 {
             response.first(timeline, step, request_arrived.is_some());
         } else if response.bytes.is_foreign(step.from..step.to) {
             response.foreign(timeline, step);
         } else if view.departures_seen {
-            response.later(timeline, step);
+            response.later(timeline, step, before);
         } else {
             response.sender.seen_by_client(timeline, step, &response.spacing);
         }
+        before = response.transmission(step).map_or(before, |sent| response.propagation(&sent.delivered));
     }
     // Bytes of an earlier response that arrive after the last of this one held it back.
     let last = steps.last().map_or(0, |step| step.at);
@@ -137,13 +139,15 @@ impl Response<'_> {
     }
 
     /// A later part: what the sender waited for, and what the path added.
-    fn later(&self, timeline: &mut Timeline, step: &Step) {
+    /// `before` is the delay of the earlier part's packet without queues: what two packets share is no reason for the
+    /// time between them.
+    fn later(&self, timeline: &mut Timeline, step: &Step, before: u64) {
         let Some(sent) = self.transmission(step) else {
             timeline.push(step.at, Label::unknown(Rule::NoInput));
             return;
         };
         let first = sent.earlier.unwrap_or(sent.delivered);
-        let shift = self.view.down_delay();
+        let shift = before.min(self.propagation(&sent.delivered));
         let hold = Hold {
             from: timeline.cursor().saturating_sub(shift),
             until: first.at,
@@ -208,6 +212,11 @@ impl Response<'_> {
         let until = step.at.saturating_sub(serialisation);
         timeline.push(until, Label::new(Cause::Queue, confidence, Rule::BothEnds));
         timeline.push(step.at, Label::new(Cause::BottleneckRate, Confidence::Likely, Rule::Spacing));
+    }
+
+    /// A packet's delay without queues.
+    fn propagation(&self, sent: &Sent) -> u64 {
+        sent.path.map_or(self.view.down_delay(), |(parts, _)| parts.propagation)
     }
 
     fn transit(&self, timeline: &mut Timeline, sent: &Sent, arrived: u64) {

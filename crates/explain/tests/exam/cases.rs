@@ -12,6 +12,7 @@ pub type Case = (&'static str, u64, fn(&mut World));
 pub const CASES: &[Case] = &[
     ("distance only", 1, |_| {}),
     ("initcwnd 2", 1, |world| world.initial_window = Some(2)),
+    ("initcwnd 10, paced", 1, |world| world.pacing = true),
     ("receive buffer 32 KB", 1, |world| world.receive_buffer = 32 << 10),
     ("send buffer 16 KB", 1, |world| world.send_buffer = 16 << 10),
     ("HTTP/2 stream window 64 KB", 1, |world| world.stream_window = Some(65_535)),

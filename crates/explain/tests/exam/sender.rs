@@ -41,6 +41,8 @@ pub struct Sender {
     /// Time limited by the send buffer so far.
     pub buffer_limited: u64,
     limited_since: Option<u64>,
+    /// Earliest departure of the next segment, where the sender is paced.
+    pub paced_until: u64,
     /// End of the application's pause, once half of the response has left.
     pub paused_until: Option<u64>,
 }
@@ -63,6 +65,7 @@ impl Sender {
             timeout_at: None,
             buffer_limited: 0,
             limited_since: None,
+            paced_until: 0,
             paused_until: None,
         }
     }
@@ -169,6 +172,9 @@ impl Sender {
         let mut out = Vec::new();
         let mut pipe = self.pipe();
         while pipe < self.window {
+            if world.pacing && self.paced_until > now {
+                break;
+            }
             if let Some(piece) = self.pieces.iter_mut().find(|piece| piece.lost) {
                 (piece.lost, piece.sent_at) = (false, now);
                 piece.transmissions += 1;
@@ -194,6 +200,9 @@ impl Sender {
             self.pieces.push_back(piece);
             out.push((self.next, length));
             self.next += length;
+            if self.acked > 0 && world.pacing {
+                self.paced_until = self.paced_until.max(now) + (world.rtt as f64 / 2.0 / self.window) as u64;
+            }
             pipe += length as f64 / SEGMENT as f64;
         }
         self.max_out = self.max_out.max(pipe);

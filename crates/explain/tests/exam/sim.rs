@@ -354,7 +354,7 @@ impl Sim<'_> {
             segment.is_last = first + length == self.world.size;
             self.send(segment);
         }
-        for at in [sender.timeout_at, sender.paused_until].into_iter().flatten() {
+        for at in [sender.timeout_at, sender.paused_until, Some(sender.paced_until)].into_iter().flatten() {
             if at > self.now {
                 self.at(at, Event::Wake);
             }
@@ -457,6 +457,7 @@ impl Sim<'_> {
                 congestion_window: sender.window.min(1e9) as u32,
                 segment_bytes: SEGMENT as u32,
                 min_rtt_ns: None,
+                pacing_rate: None,
                 busy_ns: 0,
                 receive_window_limited_ns: 0,
                 send_buffer_limited_ns: sender.buffer_limited_at(self.sampled_at),

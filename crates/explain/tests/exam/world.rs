@@ -31,6 +31,8 @@ pub struct World {
     pub reordering_delay: u64,
     /// Initial congestion window in segments; `None`: no congestion window.
     pub initial_window: Option<u64>,
+    /// Whether the sender spreads the packets of a window over half of a round trip, but for the initial window.
+    pub pacing: bool,
     /// Receive buffer, bytes.
     pub receive_buffer: u64,
     /// Send buffer, bytes.
@@ -87,6 +89,7 @@ impl World {
             reordering: 0.0,
             reordering_delay: 0,
             initial_window: Some(10),
+            pacing: false,
             receive_buffer: UNLIMITED,
             send_buffer: UNLIMITED,
             stream_window: None,
