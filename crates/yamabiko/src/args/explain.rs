@@ -1,8 +1,10 @@
 //! Arguments of `explain`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
+use units::parse_duration;
 
 use super::At;
 
@@ -17,6 +19,9 @@ pub struct Explain {
     /// A capture of the same connections at the server, on the same clock; --read is then of the client
     #[arg(long, value_name = "FILE")]
     pub read_server: Option<PathBuf>,
+    /// Round-trip time of the path without queues, if known: a standing queue is then not taken for distance
+    #[arg(long, value_parser = parse_duration)]
+    pub rtt: Option<Duration>,
     /// Print one JSON document and nothing else
     #[arg(long)]
     pub json: bool,

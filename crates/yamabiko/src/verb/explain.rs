@@ -16,6 +16,7 @@ use schema::WireRequest;
 use sys::clock::realtime_ns;
 use sys::signal::Interrupts;
 use units::Timestamp;
+use units::time::saturating_nanos;
 use watch::{CapturePoint, Watch, WatchSpec};
 use wire::link::LinkType;
 
@@ -47,7 +48,8 @@ pub fn run(arguments: &args::Explain) -> Result<Exit> {
     let mut responses: Vec<(WireRequest, Explained)> = Vec::new();
     for request in main.requests {
         let evidence: Option<Evidence> = explain::evidence(&request, client, server);
-        if let Some(evidence) = evidence {
+        if let Some(mut evidence) = evidence {
+            evidence.configured_rtt_ns = arguments.rtt.map(saturating_nanos);
             let explanation: Explanation = explain::explain(&evidence);
             responses.push((request, Explained { distance_ns: None, explanation }));
         }
