@@ -149,13 +149,17 @@ impl<'a> Sender<'a> {
     /// The label of a hold that an ACK ended.
     pub(crate) fn window(&self, hold: &Hold) -> Label {
         let best = if self.view.is_grounded() { Confidence::Certain } else { Confidence::Weak };
+        let sampled = self.by_samples(hold);
+        if let Some(label) = sampled.filter(|label| label.rule == Rule::SendBufferTime) {
+            return label.at_most(best);
+        }
         if self.spurious_at.is_some_and(|at| at < hold.until) && self.reduced_from.is_none_or(|at| at >= hold.until) {
             return Label::new(Cause::Reordering, Confidence::Likely, Rule::AckReleasedAfterLoss).at_most(best);
         }
         if self.reduced_from.is_some_and(|from| from < hold.until) {
             return Label::new(Cause::ReducedWindow, Confidence::Likely, Rule::AckReleasedAfterLoss).at_most(best);
         }
-        if let Some(label) = self.by_samples(hold) {
+        if let Some(label) = sampled {
             return label.at_most(best);
         }
         if self.has_unseen_windows() && self.payload_arrived(hold.until) {
