@@ -16,7 +16,16 @@ use crate::evidence::{Evidence, LoadTimes, Packet, Protocol};
 /// The TCP packets of one capture, by connection.
 #[derive(Clone, Debug, Default)]
 pub struct Connections {
-    flows: HashMap<[SocketAddr; 2], Vec<Segment>>,
+    flows: HashMap<[SocketAddr; 2], Flow>,
+}
+
+/// All packets between two sockets, of one connection or of several in turn.
+#[derive(Clone, Debug, Default)]
+struct Flow {
+    /// In order of time, as they were added.
+    segments: Vec<Segment>,
+    /// Places of the SYNs.
+    syns: Vec<usize>,
 }
 
 /// A packet as captured, its window unscaled.
@@ -42,7 +51,7 @@ impl Connections {
         Connections::default()
     }
 
-    /// Adds a packet captured at `at`, of which `original_length` bytes were on the wire. What is not a whole TCP packet
+    /// Adds a packet captured at `at`, no earlier than the packet before it, of which `original_length` bytes were on the wire. What is not a whole TCP packet
     /// over IP is left out.
     pub fn handle_packet(&mut self, at: Timestamp, link: LinkType, captured: &[u8], original_length: u32) {
         let _ = self.add(at, link, captured, original_length as usize);
@@ -67,7 +76,11 @@ impl Connections {
         let source = SocketAddr::new(source, header.source_port);
         let destination = SocketAddr::new(destination, header.destination_port);
         let from_first = source < destination;
-        self.flows.entry(key(source, destination)).or_default().push(Segment {
+        let flow = self.flows.entry(key(source, destination)).or_default();
+        if header.flags & flags::SYN != 0 {
+            flow.syns.push(flow.segments.len());
+        }
+        flow.segments.push(Segment {
             at,
             from_first,
             header,
@@ -80,21 +93,34 @@ impl Connections {
 
     /// The packets of a request's connection: its handshake, and those from the request on.
     fn packets(&self, request: &WireRequest, from: Timestamp, until: Timestamp) -> Option<Vec<Packet>> {
-        let flow = self.flows.get(&key(request.client, request.server))?;
+        let Flow { segments, syns } = self.flows.get(&key(request.client, request.server))?;
         let client_is_first = request.client < request.server;
         let is_up = |segment: &Segment| segment.from_first == client_is_first;
-        // The latest SYN before the request: an earlier connection may have had the same ports.
         let is_syn = |segment: &Segment| segment.header.flags & flags::SYN != 0;
-        let opened = flow.iter().rposition(|segment| is_up(segment) && is_syn(segment) && segment.at <= from);
-        let flow = &flow[opened.unwrap_or(0)..];
+        // The latest SYNs before the request: an earlier connection may have had the same ports.
+        let before = &syns[..syns.partition_point(|place| segments[*place].at <= from)];
+        let mut opened = before.last().copied().unwrap_or(0);
+        for place in before.iter().rev().skip(1) {
+            if *place + 1 != opened {
+                break;
+            }
+            opened = *place;
+        }
+        let handshake = &segments[opened..];
+        // SYN, SYN-ACK, their copies, and the packet after them, which shows the round trip at the server's end.
+        let handshake = match before.is_empty() {
+            true => &handshake[..0],
+            false => &handshake[..handshake.iter().position(|segment| !is_syn(segment)).map_or(0, |ack| ack + 1)],
+        };
         let scale = |up: bool| {
-            let syn = flow.iter().find(|segment| is_syn(segment) && is_up(segment) == up)?;
+            let syn = handshake.iter().find(|segment| is_syn(segment) && is_up(segment) == up)?;
             Some(syn.window_scale)
         };
         // Without both SYNs the scale is unknown; if one side did not offer it, there is none (RFC 7323).
         let scales = scale(true).zip(scale(false)).map(|(up, down)| up.zip(down).unwrap_or((0, 0)));
-        let is_part = |segment: &&Segment| is_handshake(segment, flow) || (segment.at >= from && segment.at <= until);
-        let packets = flow.iter().filter(is_part).map(|segment| {
+        let first = segments.partition_point(|segment| segment.at < from).max(opened + handshake.len());
+        let last = segments.partition_point(|segment| segment.at <= until).max(first);
+        let packets = handshake.iter().chain(&segments[first..last]).map(|segment| {
             let up = is_up(segment);
             let scaled = scales.map(|(of_client, of_server)| {
                 let shift = if is_syn(segment) {
@@ -131,9 +157,7 @@ pub fn evidence(request: &WireRequest, client: Option<&Connections>, server: Opt
     let first = request.request_first_at?;
     let last = request.response_last_at.filter(|_| request.complete)?;
     let until = Timestamp::from_nanos(last.as_nanos().saturating_add(AFTER_NS));
-    // At the other end the request was a little earlier or later.
-    let from = Timestamp::from_nanos(first.as_nanos().saturating_sub(if client.is_some() { 0 } else { AFTER_NS }));
-    let packets = |capture: Option<&Connections>| capture.and_then(|capture| capture.packets(request, from, until));
+    let packets = |capture: Option<&Connections>| capture.and_then(|capture| capture.packets(request, first, until));
     let (client_packets, server_packets) = (packets(client), packets(server));
     let at_client = client_packets.is_some();
     let seen = client_packets.as_ref().or(server_packets.as_ref())?;
@@ -159,13 +183,6 @@ pub fn evidence(request: &WireRequest, client: Option<&Connections>, server: Opt
     };
     let protocol = request.minor_version.map(|_| Protocol::Http1);
     Some(Evidence { load, client_packets, server_packets, protocol, ..Evidence::default() })
-}
-
-/// SYN, SYN-ACK, and the packet after them, which shows the round trip at the server's end.
-fn is_handshake(segment: &Segment, flow: &[Segment]) -> bool {
-    let is_syn = |segment: &Segment| segment.header.flags & flags::SYN != 0;
-    let ack = flow.iter().find(|other| !is_syn(other));
-    is_syn(segment) || ack.is_some_and(|ack| std::ptr::eq(ack, segment))
 }
 
 /// Half of the time from SYN-ACK to its ACK at the server's end, 0 if they were not seen.

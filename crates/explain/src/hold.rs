@@ -254,7 +254,7 @@ impl<'a> Sender<'a> {
             return is_paced.then(|| Label::new(Cause::Pacing, Confidence::Certain, Rule::PacingRate));
         }
         let segment = self.segment.max(1);
-        let is_full = length >= segment && length % segment == 0;
+        let is_full = length >= segment && length.is_multiple_of(segment);
         is_full.then(|| Label::new(Cause::Pacing, Confidence::Likely, Rule::FullPackets))
     }
 
@@ -307,7 +307,7 @@ fn segment(view: &View) -> u64 {
     let common =
         counts.into_iter().max_by_key(|(length, count)| (*count, *length)).map_or(SEGMENT_BYTES, |(length, _)| length);
     let segments = common.div_ceil(LARGEST_SEGMENT).max(1);
-    if common % segments == 0 { common / segments } else { SEGMENT_BYTES }
+    if common.is_multiple_of(segments) { common / segments } else { SEGMENT_BYTES }
 }
 
 /// Largest payload of a segment with an MTU of 1500, bytes.

@@ -10,6 +10,9 @@ use wire::tcp::flags;
 use crate::sim::{REQUEST_BYTES, Recording, simulate};
 use crate::world::{MS, World};
 
+/// How a world differs, and what limits it then.
+type Change = (fn(&mut World), Limit);
+
 /// The shift of both ends' windows.
 const SCALE: u8 = 7;
 /// LINKTYPE_RAW: IP without a link header.
@@ -102,7 +105,7 @@ fn captures_of_both_ends_name_the_limit() {
         change(&mut world);
         world
     };
-    let worlds: [(fn(&mut World), Limit); 6] = [
+    let worlds: [Change; 6] = [
         (|world| world.initial_window = Some(2), Limit::Of(Cause::CongestionWindow)),
         (|world| world.receive_buffer = 16 << 10, Limit::Of(Cause::ReceiveWindow)),
         (|world| world.processing = 500 * MS, Limit::Of(Cause::ServerProcessing)),
