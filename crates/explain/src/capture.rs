@@ -51,8 +51,8 @@ impl Connections {
         Connections::default()
     }
 
-    /// Adds a packet captured at `at`, no earlier than the packet before it, of which `original_length` bytes were on the wire. What is not a whole TCP packet
-    /// over IP is left out.
+    /// Adds a packet captured at `at`, no earlier than the packet before it, of which `original_length` bytes were on
+    /// the wire. What is not a whole TCP packet over IP is left out.
     pub fn handle_packet(&mut self, at: Timestamp, link: LinkType, captured: &[u8], original_length: u32) {
         let _ = self.add(at, link, captured, original_length as usize);
     }

@@ -1,8 +1,8 @@
 //! Rules for a response of which only arrivals at the client are known.
 //!
-//! Departures are arrivals less a one-way delay, so losses, queues and pauses look alike in part. What does is *unknown*;
-//! the rest is likely where the path's round-trip time is known by configuration, and weak where it was measured at the
-//! client, since a queue that never empties is then part of it.
+//! Departures are arrivals less a one-way delay, so losses, queues and pauses look alike in part. What does is
+//! *unknown*; the rest is likely where the path's round-trip time is known by configuration, and weak where it was
+//! measured at the client, since a queue that never empties is then part of it.
 
 use crate::cause::{Cause, Confidence, Rule};
 use crate::hold::Sender;

@@ -1,9 +1,9 @@
 //! What held a packet back at the sender.
 //!
 //! Of several limits the one that ended last is the one that counted: data behind a full HTTP/2 window *and* a full
-//! receive window leaves when the later of the two opens. Windows that the evidence states (HTTP/2, receive window) come
-//! first; a departure just after an ACK is the congestion window's or the send buffer's, which only TCP_INFO tells apart;
-//! a departure without any of these means that the application had not written the data before.
+//! receive window leaves when the later of the two opens. Windows that the evidence states (HTTP/2, receive window)
+//! come first; a departure just after an ACK is the congestion window's or the send buffer's, which only TCP_INFO
+//! tells apart; a departure without any of these means that the application had not written the data before.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -237,8 +237,8 @@ impl<'a> Sender<'a> {
         Label::new(Cause::ServerPause, confidence, Rule::NoAckReleased)
     }
 
-    /// The label of a hold by pacing. An application that has written everything so far leaves a packet that is not full
-    /// before its pause; a paced sender sends full packets, and never waits until nothing is in flight.
+    /// The label of a hold by pacing. An application that has written everything so far leaves a packet that is not
+    /// full before its pause; a paced sender sends full packets, and never waits until nothing is in flight.
     fn pacing(&self, hold: &Hold) -> Option<Label> {
         let place = self.view.down.partition_point(|sent| sent.at < hold.until).checked_sub(1)?;
         let before = self.view.down[place];

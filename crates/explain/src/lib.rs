@@ -7,8 +7,9 @@
 //!                                                                    '--what_if--> predicted gain of a remedy
 //! ```
 //!
-//! [`explain`](fn@explain) is the entry point, [`Evidence`] its input. Read `request.rs` (handshakes and request), `response.rs`
-//! (from arrival to arrival), `hold.rs` (what held the sender back), then `client_side.rs` (packets of the client alone).
+//! [`explain`](fn@explain) is the entry point, [`Evidence`] its input; [`evidence`](fn@evidence) makes that of capture
+//! files. Read `request.rs` (handshakes and request), `response.rs` (from arrival to arrival), `hold.rs` (what held the
+//! sender back), then `client_side.rs` (packets of the client alone).
 //!
 //! # What a share means
 //!
@@ -21,23 +22,33 @@
 //!
 //! Where several causes hold at the same time:
 //!
-//! 1. *What the path added comes before the wait around it.* A round trip of 210 ms, of which 200 ms are a queue, is 10 ms
-//!    of congestion window and 200 ms of queue: the window needs the round trip, and the queue made it long. The same
-//!    holds for ACK delay, and for queue and serialisation during handshakes.
-//! 2. *The bottleneck's rate comes before windows.* While the bottleneck transmits the response's own bytes, a larger window
-//!    gains nothing. A queue of the response's own packets is the rate's, not the queue's.
-//! 3. *Of two closed windows the one that opened last.* The other would have had the data leave earlier.
-//! 4. *A stated window comes before an inferred one.* HTTP/2 and receive windows are read; the congestion window is inferred
-//!    from a departure at an ACK's arrival, with TCP_INFO as its proof.
-//! 5. *Loss has its consequences.* From when the lost packet would have arrived until its bytes did, and all later waits for
-//!    a congestion window that the loss had reduced. Head-of-line blocking is only of other streams' bytes.
-//! 6. *The CPU's accounting comes before processing.* A server that was not allowed to run did not compute.
+//! 1. *What the path added comes before the wait around it.* A round trip of 210 ms, of which 200 ms are a queue, is
+//!    10 ms of congestion window and 200 ms of queue: the window needs the round trip, and the queue made it long. The
+//!    same holds for ACK delay, and for queue and serialisation during handshakes.
+//! 2. *The bottleneck's rate comes before windows.* While the bottleneck transmits the response's own bytes, a larger
+//!    window gains nothing at that instant. A queue of the response's own packets is the rate's, not the queue's.
+//! 3. *Of two closed windows the one that opened last.* Without it the data would have left earlier; without the other
+//!    it would not.
+//! 4. *A stated window comes before an inferred one.* HTTP/2 and receive windows are read; the congestion window is
+//!    inferred from a departure at an ACK's arrival, with TCP_INFO as its proof. The send buffer's time by TCP_INFO
+//!    comes before both an earlier loss and the congestion window.
+//! 5. *A loss has its consequences.* From when the lost packet would have arrived until its bytes did, as far as
+//!    nothing else arrived; and later waits for the congestion window, from when slow start without the loss would have sent
+//!    everything. A packet that was only late, and that the sender took for lost, is reordering with the same
+//!    consequences.
+//! 6. *Other streams' bytes come before what delayed them.* While they arrive between the response's own, the cause is
+//!    head-of-line blocking; only a full HTTP/2 stream window of the response itself comes before.
+//! 7. *The CPU's accounting comes before processing.* A server that was not allowed to run did not compute.
+//!
+//! A share is where the time went. What removing a cause gains may be more or less, where causes multiply each other:
+//! [`what_if`] predicts it.
 //!
 //! # Confidence
 //!
-//! *Certain*: the evidence states it. *Likely*: the evidence speaks for it, and what would exclude the others is missing.
-//! *Weak*: one of several that fit. *Unknown* is a cause of its own: the evidence does not decide. A path whose delay
-//! without queues is not known has only weak distances and windows, because a queue that never empties looks like distance.
+//! *Certain*: the evidence states it. *Likely*: the evidence speaks for it, and what would exclude the others is
+//! missing. *Weak*: one of several that fit. *Unknown* is a cause of its own: the evidence does not decide. A path
+//! whose delay without queues is not known has only weak distances and windows, because a queue that never empties
+//! looks like distance.
 
 mod capture;
 mod cause;

@@ -1,8 +1,9 @@
 //! One connection as both ends would see it, built from whichever inputs exist.
 //!
-//! Downward data: from the path's record; where that has nothing, from the server's packets; without those, the departure
-//! is the arrival less the one-way delay. Upward packets: from the server's packets, else the client's, else the path's
-//! record. What an input does not state is estimated by [`OneWay`], and the rules lower their confidence for it.
+//! Downward data: from the path's record; where that has nothing, from the server's packets; without those, the
+//! departure is the arrival less the one-way delay. Upward packets: from the server's packets, else the client's, else
+//! the path's record. What an input does not state is estimated by [`OneWay`], and the rules lower their confidence
+//! for it.
 
 mod round_trip;
 mod sequence;

@@ -7,7 +7,8 @@ pub(crate) struct Unwrapper {
 }
 
 impl Unwrapper {
-    /// Offsets in which `anchor`, an early sequence number of the direction, is above 2^32: earlier numbers stay positive.
+    /// Offsets in which `anchor`, an early sequence number of the direction, is above 2^32: earlier numbers stay
+    /// positive.
     pub(crate) fn new(anchor: u32) -> Unwrapper {
         Unwrapper { latest: (1 << 32) + u64::from(anchor) }
     }

@@ -88,10 +88,12 @@ impl Sender {
             }
             self.acked = ack;
         }
-        for piece in &mut self.pieces {
+        for piece in self.pieces.iter_mut().filter(|_| !sack.is_empty()) {
             piece.sacked |= sack.iter().any(|(first, end)| *first <= piece.first && piece.end <= *end);
         }
-        self.mark_lost();
+        if !sack.is_empty() {
+            self.mark_lost();
+        }
         if self.recovery_until.is_some_and(|until| self.acked >= until) {
             self.recovery_until = None;
         }
@@ -171,11 +173,15 @@ impl Sender {
         self.written = self.written.max(wanted.min(admitted));
         let mut out = Vec::new();
         let mut pipe = self.pipe();
+        let mut lost = self.pieces.iter().filter(|piece| piece.lost).count();
         while pipe < self.window {
             if world.pacing && self.paced_until > now {
                 break;
             }
-            if let Some(piece) = self.pieces.iter_mut().find(|piece| piece.lost) {
+            if lost > 0
+                && let Some(piece) = self.pieces.iter_mut().find(|piece| piece.lost)
+            {
+                lost -= 1;
                 (piece.lost, piece.sent_at) = (false, now);
                 piece.transmissions += 1;
                 out.push((piece.first, piece.end - piece.first));

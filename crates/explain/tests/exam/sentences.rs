@@ -22,8 +22,8 @@ fn the_sentence_names_limit_figures_and_remedy() {
     assert_eq!(
         sentence(&world),
         "At 150ms, of the median response of 451ms, 66 % is waiting for the congestion window: the server's initial \
-         window is 10 segments and the response needs 3 round trips; with an initial window of 32 it would need 2 instead \
-         of 3 round trips and about 150ms less."
+         window is 10 segments and the response needs 3 round trips; with an initial window of 32 it would need 2 \
+         instead of 3 round trips and about 150ms less."
     );
     world.receive_buffer = 8 << 10;
     let text = sentence(&world);

@@ -1,7 +1,7 @@
 //! One response in virtual time: events in order of time, and everything that instruments would have seen of them.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use explain::{CpuInterval, CpuWait, DataFrame, LoadTimes, Packet, PathRecord, TcpSample, WindowUpdate};
 use schema::Direction;
@@ -79,6 +79,7 @@ struct Sim<'a> {
     order: u64,
     events: BinaryHeap<Reverse<(u64, u64)>>,
     pending: BTreeMap<u64, Event>,
+    wakes: BTreeSet<u64>,
     path: Path,
     recording: Recording,
     script: std::vec::IntoIter<Message>,
@@ -131,6 +132,7 @@ pub fn simulate(world: &World) -> Recording {
         order: 0,
         events: BinaryHeap::new(),
         pending: BTreeMap::new(),
+        wakes: BTreeSet::new(),
         path: Path::new(world.seed),
         recording: Recording::default(),
         script: messages.into_iter(),
@@ -199,6 +201,14 @@ impl Sim<'_> {
         self.order += 1;
         self.events.push(Reverse((at, self.order)));
         self.pending.insert(self.order, event);
+    }
+
+    /// Wakes the server at `at`, unless it wakes before and then decides again.
+    fn wake(&mut self, at: u64) {
+        if self.wakes.first().is_none_or(|first| at < *first) {
+            self.wakes.insert(at);
+            self.at(at, Event::Wake);
+        }
     }
 
     /// Sends the next message of handshake or request.
@@ -287,6 +297,7 @@ impl Sim<'_> {
             Event::Processing(segment) => self.process(&segment),
             Event::Start => self.message(),
             Event::Wake => {
+                self.wakes.remove(&self.now);
                 if let Some(sender) = &mut self.sender
                     && sender.timeout_at.is_some_and(|at| at <= self.now)
                 {
@@ -341,7 +352,7 @@ impl Sim<'_> {
         }
         self.begin = at;
         self.sender = Some(Sender::new(self.world));
-        self.at(at, Event::Wake);
+        self.wake(at);
     }
 
     /// The server sends what it may.
@@ -356,7 +367,7 @@ impl Sim<'_> {
         }
         for at in [sender.timeout_at, sender.paused_until, Some(sender.paced_until)].into_iter().flatten() {
             if at > self.now {
-                self.at(at, Event::Wake);
+                self.wake(at);
             }
         }
         self.sender = Some(sender);

@@ -1,9 +1,9 @@
 //! The true limit of a simulated response, by counterfactuals: the response is simulated again without one cause.
 //!
-//! A delay (queue, loss, pause ..) is worth the time that is gained when it alone is absent. A cause that costs round trips
-//! (handshake, window) is worth the round trips that are gained when it alone is absent, on the path as it is without
-//! queues, losses, reordering and delayed ACKs: how long these made a round trip is their own gain. Distance is worth
-//! what remains when every cause is absent. Nothing of this looks at packets.
+//! A delay (queue, loss, pause ..) is worth the time that is gained when it alone is absent. A cause that costs round
+//! trips (handshake, window) is worth the round trips that are gained when it alone is absent, on the path as it is
+//! without queues, losses, reordering and delayed ACKs: how long these made a round trip is their own gain. Distance
+//! is worth what remains when every cause is absent. Nothing of this looks at packets.
 
 use explain::{Cause, Limit};
 

@@ -62,7 +62,9 @@ pub fn run(arguments: &args::Explain) -> Result<Exit> {
     let (requests, explained): (Vec<WireRequest>, Vec<Explained>) = responses.into_iter().unzip();
     let summary = Summary::of(&explained);
     if arguments.json {
-        let document = serde_json::json!({ "schema": "yamabiko.explain/1", "summary": summary, "responses": rows(&requests, &explained) });
+        let responses = rows(&requests, &explained);
+        let document =
+            serde_json::json!({ "schema": "yamabiko.explain/1", "summary": summary, "responses": responses });
         print(&(serde_json::to_string_pretty(&document)? + "\n"))?;
     } else {
         print(&text::render(&summary, &requests, &explained))?;

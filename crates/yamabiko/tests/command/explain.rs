@@ -9,8 +9,8 @@ use serde_json::Value;
 use wire::capture::write;
 use wire::link::LinkType;
 
-/// Three connections with a request each: 48 ms from the SYN-ACK to the ACK, as at the server, and 20 ms from the request
-/// to the response.
+/// Three connections with a request each: 48 ms from the SYN-ACK to the ACK, as at the server, and 20 ms from the
+/// request to the response.
 fn capture(workspace: &Workspace) -> PathBuf {
     let mut file = Vec::new();
     write::pcap_header(&mut file, LinkType::RawIp, 65_535);
