@@ -12,6 +12,7 @@ mod doctor;
 #[cfg(all(test, feature = "agent", feature = "manager"))]
 mod documented;
 mod dynamic;
+mod explain;
 #[cfg(feature = "export")]
 mod export;
 mod gateway;
@@ -57,6 +58,7 @@ pub use self::compare::{Compare, Comparison};
 pub use self::component::ComponentAlone;
 pub use self::disk::Disk;
 pub use self::doctor::Doctor;
+pub use self::explain::Explain;
 #[cfg(feature = "export")]
 pub use self::export::Push;
 pub use self::gateway::{Forwarding, GatewayClient, GatewayServer, GatewayWhat};
@@ -103,6 +105,8 @@ pub enum Verb {
     Cache(Box<ProxyCache>),
     /// Measure storage: reads, writes, seeks, commits (fio)
     Disk(Disk),
+    /// Explain what limits the responses of a capture file
+    Explain(Explain),
     /// Predict a server's capacity from its service demands
     Predict(Box<Predict>),
     /// Measure a gateway: throughput, packet rates, RTT

@@ -41,6 +41,7 @@ fn main() -> ExitCode {
         Verb::Disk(disk) => verb::disk::run(&disk),
         Verb::Gateway(gateway) => verb::gateway::run(&gateway),
         Verb::Capacity(capacity) => verb::capacity::run(*capacity),
+        Verb::Explain(explain) => verb::explain::run(&explain),
         Verb::Predict(mut predict) => verb::predict::run(&mut predict),
         Verb::Run(run) => verb::run::run(&run),
         Verb::Net(net) => verb::net::run(&net),

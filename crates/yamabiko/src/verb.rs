@@ -10,6 +10,7 @@ pub mod completions;
 pub mod demo;
 pub mod disk;
 pub mod doctor;
+pub mod explain;
 #[cfg(feature = "export")]
 pub mod export;
 pub mod gateway;

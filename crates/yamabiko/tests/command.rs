@@ -8,6 +8,7 @@ mod support;
 mod command {
     mod cli;
     mod doctor;
+    mod explain;
     mod output;
     mod page;
     mod tunnel;

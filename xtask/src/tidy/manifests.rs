@@ -19,6 +19,7 @@ const ORDER: &[&str] = &[
     "doctor",
     "testbed",
     "validity",
+    "explain",
     "plan",
     "store",
     "load",

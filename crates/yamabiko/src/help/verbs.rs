@@ -24,7 +24,7 @@ pub(super) const GROUPS: [(&str, &[&str]); 6] = [
     ("Measure", &["demo", "bench", "run", "compare", "ab", "cache", "gateway", "disk"]),
     ("Emulate", &["net", "serve", "profile"]),
     ("Observe", &["watch", "tap", "live"]),
-    ("Find limits", &["capacity", "predict"]),
+    ("Find limits", &["capacity", "predict", "explain"]),
     ("Look at results", &["report", "runs", "export"]),
     ("Papers and set-up", &["reproduce", "doctor", "completions", "man"]),
 ];
@@ -101,6 +101,10 @@ pub(super) const VERBS: &[VerbHelp] = &[
         ("duration", "Length of a trial"),
         ("json", "Print one JSON document only"),
     ], &[("All tests through a gateway", "yamabiko gateway client 192.0.2.1 --token-file secret")]),
+    help("explain", &[], &[
+        ("Packets of the client's host", "yamabiko explain -r client.pcap"),
+        ("Both ends, on one clock", "yamabiko explain -r client.pcap --read-server server.pcap"),
+    ]),
     help("predict", &[
         ("url", "URLs to request; HOST is `server` with --server"),
         ("server", "Start this server"),

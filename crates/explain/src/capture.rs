@@ -1,0 +1,197 @@
+//! Evidence out of capture files: packets by connection, and the times of each HTTP request that `watch` found in them.
+//!
+//! Every TCP packet's headers are held, about 100 bytes a packet.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+use schema::{Direction, WireRequest};
+use units::Timestamp;
+use wire::ip::{self, Addresses, TcpHeader};
+use wire::link::{LinkType, Payload};
+use wire::tcp::{Options, flags};
+
+use crate::evidence::{Evidence, LoadTimes, Packet, Protocol};
+
+/// The TCP packets of one capture, by connection.
+#[derive(Clone, Debug, Default)]
+pub struct Connections {
+    flows: HashMap<[SocketAddr; 2], Flow>,
+}
+
+/// All packets between two sockets, of one connection or of several in turn.
+#[derive(Clone, Debug, Default)]
+struct Flow {
+    /// In order of time, as they were added.
+    segments: Vec<Segment>,
+    /// Places of the SYNs.
+    syns: Vec<usize>,
+}
+
+/// A packet as captured, its window unscaled.
+#[derive(Clone, Debug)]
+struct Segment {
+    at: Timestamp,
+    /// Whether the first of the two ends sent it.
+    from_first: bool,
+    header: TcpHeader,
+    length: u32,
+    window_scale: Option<u8>,
+    sack: Vec<(u32, u32)>,
+}
+
+/// After a response's last packet, copies and acknowledgements that belong to it still arrive for so long.
+const AFTER_NS: u64 = 500_000_000;
+/// A request this long after its handshake was not what the connection was opened for.
+const PRECONNECT_NS: u64 = 2_000_000;
+
+impl Connections {
+    /// No packets.
+    pub fn new() -> Connections {
+        Connections::default()
+    }
+
+    /// Adds a packet captured at `at`, no earlier than the packet before it, of which `original_length` bytes were on
+    /// the wire. What is not a whole TCP packet over IP is left out.
+    pub fn handle_packet(&mut self, at: Timestamp, link: LinkType, captured: &[u8], original_length: u32) {
+        let _ = self.add(at, link, captured, original_length as usize);
+    }
+
+    fn add(&mut self, at: Timestamp, link: LinkType, captured: &[u8], original_length: usize) -> Option<()> {
+        let Ok(Payload::Ip(start)) = link.payload(captured) else { return None };
+        let bytes = captured.get(start..)?;
+        let packet = ip::Packet::parse(bytes, original_length.max(captured.len()).checked_sub(start)?).ok()?;
+        if packet.protocol != wire::protocol::TCP || packet.fragment.is_some() {
+            return None;
+        }
+        let segment = bytes.get(packet.transport_at..)?;
+        let segment_length = packet.total_len.checked_sub(packet.transport_at)?;
+        let header = TcpHeader::parse(segment, segment_length).ok()?;
+        let options = segment.get(wire::tcp::HEADER_MIN..header.header_len.min(segment.len())).unwrap_or_default();
+        let options = Options::parse(options);
+        let (source, destination) = match packet.addresses {
+            Addresses::V4(source, destination) => (source.into(), destination.into()),
+            Addresses::V6(source, destination) => (source.into(), destination.into()),
+        };
+        let source = SocketAddr::new(source, header.source_port);
+        let destination = SocketAddr::new(destination, header.destination_port);
+        let from_first = source < destination;
+        let flow = self.flows.entry(key(source, destination)).or_default();
+        if header.flags & flags::SYN != 0 {
+            flow.syns.push(flow.segments.len());
+        }
+        flow.segments.push(Segment {
+            at,
+            from_first,
+            header,
+            length: u32::try_from(segment_length - header.header_len).ok()?,
+            window_scale: options.window_scale,
+            sack: options.sack().to_vec(),
+        });
+        Some(())
+    }
+
+    /// The packets of a request's connection: its handshake, and those from the request on.
+    fn packets(&self, request: &WireRequest, from: Timestamp, until: Timestamp) -> Option<Vec<Packet>> {
+        let Flow { segments, syns } = self.flows.get(&key(request.client, request.server))?;
+        let client_is_first = request.client < request.server;
+        let is_up = |segment: &Segment| segment.from_first == client_is_first;
+        let is_syn = |segment: &Segment| segment.header.flags & flags::SYN != 0;
+        // The latest SYNs before the request: an earlier connection may have had the same ports.
+        let before = &syns[..syns.partition_point(|place| segments[*place].at <= from)];
+        let mut opened = before.last().copied().unwrap_or(0);
+        for place in before.iter().rev().skip(1) {
+            if *place + 1 != opened {
+                break;
+            }
+            opened = *place;
+        }
+        let handshake = &segments[opened..];
+        // SYN, SYN-ACK, their copies, and the packet after them, which shows the round trip at the server's end.
+        let handshake = match before.is_empty() {
+            true => &handshake[..0],
+            false => &handshake[..handshake.iter().position(|segment| !is_syn(segment)).map_or(0, |ack| ack + 1)],
+        };
+        let scale = |up: bool| {
+            let syn = handshake.iter().find(|segment| is_syn(segment) && is_up(segment) == up)?;
+            Some(syn.window_scale)
+        };
+        // Without both SYNs the scale is unknown; if one side did not offer it, there is none (RFC 7323).
+        let scales = scale(true).zip(scale(false)).map(|(up, down)| up.zip(down).unwrap_or((0, 0)));
+        let first = segments.partition_point(|segment| segment.at < from).max(opened + handshake.len());
+        let last = segments.partition_point(|segment| segment.at <= until).max(first);
+        let packets = handshake.iter().chain(&segments[first..last]).map(|segment| {
+            let up = is_up(segment);
+            let scaled = scales.map(|(of_client, of_server)| {
+                let shift = if is_syn(segment) {
+                    0
+                } else if up {
+                    of_client
+                } else {
+                    of_server
+                };
+                u64::from(segment.header.window) << shift.min(14)
+            });
+            Packet {
+                at: segment.at,
+                direction: if up { Direction::Up } else { Direction::Down },
+                flags: segment.header.flags,
+                sequence: segment.header.sequence,
+                acknowledgement: segment.header.acknowledgement,
+                window: scaled,
+                length: segment.length,
+                sack: segment.sack.clone(),
+            }
+        });
+        Some(packets.collect())
+    }
+}
+
+/// The evidence of a response in captures of the client's end, the server's, or both on one clock. `request` is from
+/// the client's capture if there is one, else from the server's. `None` if the response was not seen to its end, or
+/// its connection's packets are in none of the captures.
+///
+/// At the server's end alone, the times at the client are estimated: half a round trip of the handshake earlier for the
+/// request, later for the response.
+pub fn evidence(request: &WireRequest, client: Option<&Connections>, server: Option<&Connections>) -> Option<Evidence> {
+    let first = request.request_first_at?;
+    let last = request.response_last_at.filter(|_| request.complete)?;
+    let until = Timestamp::from_nanos(last.as_nanos().saturating_add(AFTER_NS));
+    let packets = |capture: Option<&Connections>| capture.and_then(|capture| capture.packets(request, first, until));
+    let (client_packets, server_packets) = (packets(client), packets(server));
+    let at_client = client_packets.is_some();
+    let seen = client_packets.as_ref().or(server_packets.as_ref())?;
+    let syn = seen.iter().find(|packet| packet.flags & (flags::SYN | flags::ACK) == flags::SYN);
+    let syn_ack = seen.iter().find(|packet| packet.has(flags::SYN | flags::ACK));
+    let handshake = syn.zip(syn_ack).filter(|(syn, syn_ack)| {
+        let idle = first.as_nanos().saturating_sub(syn_ack.at.as_nanos());
+        let round_trip = syn_ack.at.as_nanos().saturating_sub(syn.at.as_nanos());
+        request.index == 0 && at_client && idle <= PRECONNECT_NS + round_trip / 4
+    });
+    let half = if at_client { 0 } else { half_round_trip(seen) };
+    let earlier = |at: Timestamp| Timestamp::from_nanos(at.as_nanos().saturating_sub(half));
+    let later = |at: Timestamp| Timestamp::from_nanos(at.as_nanos().saturating_add(half));
+    let started = handshake.map_or(earlier(first), |(syn, _)| syn.at);
+    let load = LoadTimes {
+        scheduled_at: started,
+        started_at: Some(started),
+        connected_at: handshake.map(|(_, syn_ack)| syn_ack.at),
+        sent_at: request.request_last_at.map(earlier),
+        first_byte_at: request.response_first_at.map(later),
+        done_at: later(last),
+        ..LoadTimes::default()
+    };
+    let protocol = request.minor_version.map(|_| Protocol::Http1);
+    Some(Evidence { load, client_packets, server_packets, protocol, ..Evidence::default() })
+}
+
+/// Half of the time from SYN-ACK to its ACK at the server's end, 0 if they were not seen.
+fn half_round_trip(packets: &[Packet]) -> u64 {
+    let syn_ack = packets.iter().find(|packet| packet.has(flags::SYN | flags::ACK));
+    let ack = packets.iter().find(|packet| packet.direction == Direction::Up && !packet.has(flags::SYN));
+    syn_ack.zip(ack).map_or(0, |(syn_ack, ack)| ack.at.as_nanos().saturating_sub(syn_ack.at.as_nanos()) / 2)
+}
+
+fn key(one: SocketAddr, other: SocketAddr) -> [SocketAddr; 2] {
+    if one < other { [one, other] } else { [other, one] }
+}

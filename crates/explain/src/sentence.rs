@@ -1,0 +1,148 @@
+//! One sentence about what limits a response, with figures and, where one is known, a remedy.
+
+use std::time::Duration;
+
+use units::format_duration;
+
+use crate::cause::{Cause, Confidence, Limit};
+use crate::explanation::Explanation;
+use crate::summary::Group;
+use crate::what_if::{Remedy, transfer, what_if};
+
+/// The sentence for a group, with the figures of `example`, one of its responses.
+pub(crate) fn sentence(group: &Group, example: &Explanation) -> String {
+    let Some(dominant) = group.dominant else { return String::from("The responses took no time.") };
+    let percent = (dominant.time_ns * 100 + group.response_time_ns / 2) / group.response_time_ns.max(1);
+    let place = group.distance_ns.map_or(String::from("Of"), |distance| format!("At {}, of", time(distance)));
+    let median = format!("the median response of {}", time(group.response_time_ns));
+    if dominant.limit == Limit::Of(Cause::Unknown) {
+        return format!("{place} {median}, {percent} % is unknown: the inputs do not decide what limits it.");
+    }
+    let doubt = match dominant.confidence {
+        Confidence::Certain => "",
+        Confidence::Likely => " (likely)",
+        Confidence::Weak => " (one of several explanations)",
+    };
+    let detail = detail(dominant.limit, example).map_or(String::new(), |detail| format!(": {detail}"));
+    format!("{place} {median}, {percent} % is {}{doubt}{detail}.", phrase(dominant.limit))
+}
+
+/// The limit as an object of "is".
+fn phrase(limit: Limit) -> &'static str {
+    match limit {
+        Limit::Loss => "recovery of lost packets",
+        Limit::Of(cause) => match cause {
+            Cause::SendLag => "the load generator's send lag",
+            Cause::ConnectionWait => "waiting for a connection",
+            Cause::ReceiveLag => "the load generator's receive lag",
+            Cause::Dns => "name resolution",
+            Cause::TcpHandshake => "the TCP handshake",
+            Cause::TlsHandshake => "the TLS handshake",
+            Cause::RequestUpload => "the upload of the request",
+            Cause::ServerProcessing => "server processing",
+            Cause::ServerPause => "a pause of the server in mid-response",
+            Cause::CpuThrottling => "the server's CPU limit",
+            Cause::RunQueue => "the server waiting for a CPU",
+            Cause::CongestionWindow => "waiting for the congestion window",
+            Cause::ReceiveWindow => "waiting for the receive window",
+            Cause::SendBuffer => "waiting for the server's send buffer",
+            Cause::Http2StreamWindow => "waiting for the HTTP/2 stream window",
+            Cause::Http2ConnectionWindow => "waiting for the HTTP/2 connection window",
+            Cause::BottleneckRate => "transmission at the bottleneck's rate",
+            Cause::Queue => "waiting in the queue of the client's link",
+            Cause::SharedQueue => "waiting in the queue of a shared link",
+            Cause::HeadOfLine => "waiting behind other streams of the connection",
+            Cause::Reordering => "waiting for reordered packets",
+            Cause::Propagation => "distance",
+            Cause::AckDelay => "waiting for delayed ACKs",
+            _ => "unknown",
+        },
+    }
+}
+
+/// Figures about a limit, and what a remedy would gain.
+fn detail(limit: Limit, example: &Explanation) -> Option<String> {
+    let facts = &example.facts;
+    let Limit::Of(cause) = limit else { return None };
+    match cause {
+        Cause::CongestionWindow => {
+            let window = u64::from(facts.initial_window?);
+            let larger = if window < 10 { 10 } else { LARGE_INITIAL_WINDOW };
+            let round_trips = transfer(example)?.simulate().round_trips;
+            let state = format!(
+                "the server's initial window is {window} segments and the response needs {round_trips} round trips"
+            );
+            if window >= larger {
+                return Some(state);
+            }
+            let remedy = format!("with an initial window of {larger}");
+            Some(with_remedy(state, example, &remedy, Remedy::InitialWindow(larger)))
+        }
+        Cause::ReceiveWindow => {
+            let window = facts.receive_window?;
+            let larger = ample(example)?.max(window);
+            let state = format!("the client admits {} in flight", size(window));
+            Some(with_remedy(state, example, &format!("with {}", size(larger)), Remedy::ReceiveWindow(larger)))
+        }
+        Cause::SendBuffer => {
+            let larger = ample(example)?;
+            let state = format!("the server has at most {} in flight", size(facts.peak_in_flight?));
+            Some(with_remedy(state, example, &format!("with {}", size(larger)), Remedy::SendBuffer(larger)))
+        }
+        Cause::Http2StreamWindow | Cause::Http2ConnectionWindow => {
+            let larger = ample(example)?;
+            let state = format!("the client's window is {}", size(facts.http2_window?));
+            Some(with_remedy(state, example, &format!("with {}", size(larger)), Remedy::StreamWindow(larger)))
+        }
+        Cause::TcpHandshake => {
+            let state = String::from("the connection is opened for the request");
+            Some(with_remedy(state, example, "on an open connection", Remedy::KeepAlive))
+        }
+        Cause::TlsHandshake => {
+            let state = format!("it takes {}", time(example.time_of(Cause::TlsHandshake)));
+            Some(with_remedy(state, example, "with a resumed session", Remedy::TlsResumption))
+        }
+        Cause::BottleneckRate => {
+            let megabits = facts.bottleneck_bit_per_s? as f64 / 1e6;
+            Some(format!("{} at {megabits:.3} Mbit/s", size(facts.response_bytes?)))
+        }
+        Cause::Propagation => Some(format!("the round trip is {}", time(facts.rtt_ns?))),
+        _ => None,
+    }
+}
+
+/// An initial window that content networks use, segments.
+const LARGE_INITIAL_WINDOW: u64 = 32;
+
+/// A window that does not limit the response: all of it.
+fn ample(example: &Explanation) -> Option<u64> {
+    example.facts.response_bytes.map(u64::next_power_of_two)
+}
+
+/// The state of things, and what it would be with a remedy.
+fn with_remedy(state: String, example: &Explanation, change: &str, remedy: Remedy) -> String {
+    match what_if(example, remedy) {
+        Some(prediction) if prediction.gain_ns > 0 => {
+            let gain = time(prediction.gain_ns.unsigned_abs());
+            let [before, after] = prediction.round_trips;
+            let rounds =
+                if before > after { format!(" {after} instead of {before} round trips and") } else { String::new() };
+            format!("{state}; {change} it would need{rounds} about {gain} less")
+        }
+        _ => state,
+    }
+}
+
+fn time(nanos: u64) -> String {
+    // Three significant digits.
+    let unit = 10_u64.pow(nanos.max(1).ilog10().saturating_sub(2));
+    format_duration(Duration::from_nanos((nanos + unit / 2) / unit * unit))
+}
+
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..1_024 => format!("{bytes} bytes"),
+        1_024..1_048_064 => format!("{} KB", (bytes + 512) / 1_024),
+        _ => format!("{:.3} MB", bytes as f64 / 1_048_576.0),
+    }
+}

@@ -1,0 +1,69 @@
+//! `explain -r`: generated capture files whose times are known.
+
+use std::fs;
+use std::path::PathBuf;
+
+use crate::packets::{CLIENT, SERVER, Talk, millis};
+use crate::support::workspace::{Workspace, str_of};
+use serde_json::Value;
+use wire::capture::write;
+use wire::link::LinkType;
+
+/// Three connections with a request each: 48 ms from the SYN-ACK to the ACK, as at the server, and 20 ms from the
+/// request to the response.
+fn capture(workspace: &Workspace) -> PathBuf {
+    let mut file = Vec::new();
+    write::pcap_header(&mut file, LinkType::RawIp, 65_535);
+    for port in 40_000..40_003 {
+        let mut talk = Talk::from_port(port);
+        talk.at = 1_000 * (u64::from(port) - 39_999);
+        talk.open().say(CLIENT, b"GET /a HTTP/1.1\r\nHost: server\r\n\r\n").wait(10);
+        talk.say(SERVER, b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello").wait(10).close();
+        for (at, packet) in &talk.packets {
+            let bytes = packet.bytes();
+            write::pcap_packet(&mut file, millis(*at), &bytes, bytes.len() as u32);
+        }
+    }
+    let path = workspace.file("server.pcap");
+    fs::write(&path, file).unwrap();
+    path
+}
+
+#[test]
+fn explain_divides_the_times_of_a_capture_at_the_server() {
+    let workspace = Workspace::beside();
+    let file = capture(&workspace);
+    let output = workspace.run(&["explain", "-r", str_of(&file), "--at", "server", "--json"]);
+    assert_eq!(output.code, Some(0), "{}", output.stderr);
+    let document: Value = serde_json::from_str(&output.stdout).unwrap();
+    let responses = document["responses"].as_array().unwrap();
+    assert_eq!(responses.len(), 3);
+    for response in responses {
+        // The client's times are half a round trip of 48 ms earlier and later.
+        let whole = response["response_time_ns"].as_u64().unwrap();
+        let shares = response["shares"].as_array().unwrap();
+        assert_eq!(shares.iter().map(|share| share["time_ns"].as_u64().unwrap()).sum::<u64>(), whole);
+        let distance = shares.iter().find(|share| share["cause"] == "propagation").unwrap();
+        assert_eq!(distance["time_ns"], 48_000_000, "{response}");
+        assert_eq!(response["target"], "GET /a");
+    }
+    let output = workspace.run(&["explain", "-r", str_of(&file), "--at", "server"]);
+    let text = output.stdout;
+    assert!(text.contains("Share of the response time") && text.contains("server processing"), "{text}");
+}
+
+#[test]
+fn explain_refuses_what_is_no_capture_of_responses() {
+    let workspace = Workspace::beside();
+    let file = capture(&workspace);
+    let stderr = |words: &[&str]| {
+        let output = workspace.run(&[&["explain"], words].concat());
+        assert_eq!(output.code, Some(1));
+        output.stderr
+    };
+    assert!(stderr(&["-r", "nowhere.pcap"]).contains("opening nowhere.pcap"));
+    assert!(stderr(&["-r", str_of(&file), "--at", "between"]).contains("capture at one of them"));
+    let text = workspace.file("text");
+    fs::write(&text, "not a capture").unwrap();
+    assert!(stderr(&["-r", str_of(&text)]).contains("not the start of a pcap"));
+}
