@@ -375,7 +375,7 @@ impl Exchanges {
             program: image.program.clone(),
             side,
             peer,
-            local: local,
+            local,
             opened_at: opened.at,
             lookup_ns,
             ..TapExchange::BLANK

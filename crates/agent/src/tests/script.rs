@@ -351,12 +351,7 @@ impl Script {
         self.at_ns = (number + 1) * ENTRY_NS;
         let at = Timestamp::from_nanos(self.at_ns);
         self.push(BEACON, EventKind::Polled { at, blocked: Duration::ZERO, calls: 1 });
-        Entry {
-            events: std::mem::take(&mut self.events),
-            settle_until: Some(at),
-            ended_images: ended_images,
-            ..Entry::default()
-        }
+        Entry { events: std::mem::take(&mut self.events), settle_until: Some(at), ended_images, ..Entry::default() }
     }
 
     fn load(&mut self) {

@@ -64,7 +64,7 @@ pub(super) fn state(records: &Records, under: Option<&Records>) -> State {
         let text = run::progress(under).map(|progress| format!(", {}", progress.text)).unwrap_or_default();
         let text = format!("{}{text}", run::status(under).word);
         let mut now = Section::new("under", format!("Now: {}", under.id));
-        now.pieces.push(Piece::Text(Text { id: "under-where".to_owned(), text: text, verbatim: false }));
+        now.pieces.push(Piece::Text(Text { id: "under-where".to_owned(), text, verbatim: false }));
         state.sections.push(now);
         state.sections.extend(run::sections(under));
     }

@@ -32,10 +32,10 @@ struct Agent {
 
 /// The step of its last round before which an agent is killed.
 #[derive(Clone, Copy)]
-enum KillPoint {
-    BeforeJournal,
-    BeforeCommit,
-    BeforeApply,
+enum KillBefore {
+    Journal,
+    Commit,
+    Apply,
 }
 
 impl Agent {
@@ -68,13 +68,13 @@ impl Agent {
     }
 
     /// Kills the agent in a round, and restarts it from its disk. The same rows are computed again.
-    fn kill_and_restart(&mut self, kill_point: KillPoint) {
+    fn kill_and_restart(&mut self, kill_point: KillBefore) {
         let mut reader = self.reader.take().unwrap();
         if let Some(entry) = reader.round(&self.state)
-            && !matches!(kill_point, KillPoint::BeforeJournal)
+            && !matches!(kill_point, KillBefore::Journal)
         {
             self.journal.push(postcard::to_stdvec(&entry).unwrap());
-            if matches!(kill_point, KillPoint::BeforeApply) {
+            if matches!(kill_point, KillBefore::Apply) {
                 reader.commit(&entry);
             }
         }
@@ -183,13 +183,13 @@ fn in_namespace(agent: &Agent, port: u16) -> TestClient {
 fn agents_killed_at_any_step_record_each_exchange_once() {
     let mut agent = Agent::new();
     let mut client = client(&agent, server());
-    let kill_points = [KillPoint::BeforeJournal, KillPoint::BeforeCommit, KillPoint::BeforeApply];
+    let kill_points = [KillBefore::Journal, KillBefore::Commit, KillBefore::Apply];
     for number in 0..60 {
         client.command("ask");
         match number % 4 {
             3 => agent.kill_and_restart(kill_points[number / 4 % 3]),
             // Twice in a row, without an agent in between.
-            2 if number % 8 == 2 => agent.kill_and_restart(KillPoint::BeforeJournal),
+            2 if number % 8 == 2 => agent.kill_and_restart(KillBefore::Journal),
             _ => agent.round(),
         }
     }
@@ -272,7 +272,7 @@ fn equal_pids_in_two_pid_namespaces_are_separate_processes() {
     agent.until("the second program is still recorded", |agent| agent.rows.len() == 2);
     assert_eq!((agent.rows[1].outcome, agent.rows[1].pid), (TapOutcome::Succeeded, 1));
     // A restarted agent still knows both programs.
-    agent.kill_and_restart(KillPoint::BeforeJournal);
+    agent.kill_and_restart(KillBefore::Journal);
     second.kill();
     agent.until("the second program's end is detected", |agent| agent.state.gauges().processes == 0);
 }

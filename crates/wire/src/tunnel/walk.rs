@@ -349,7 +349,7 @@ impl<'a> Walk<'a> {
     fn shorten(&mut self, length: usize, field: &'static str) -> Result<(), Error> {
         let available = self.end - self.at;
         if length > available && !self.is_fragment {
-            return Err(Error::Length { field, value: length, available: available });
+            return Err(Error::Length { field, value: length, available });
         }
         self.end = self.at + length;
         Ok(())

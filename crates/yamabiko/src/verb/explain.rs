@@ -24,7 +24,7 @@ use super::bench::print;
 use super::capture_file;
 use crate::args::{self, At};
 use crate::exit::Exit;
-use crate::terminal::say;
+use crate::terminal::print_message;
 
 /// Reads the captures and explains every response in them.
 pub fn run(arguments: &args::Explain) -> Result<Exit> {
@@ -124,10 +124,12 @@ impl Capture {
             if watch.live().counts.packets == 0 {
                 return Err(failure.context(path.display().to_string()));
             }
-            say(format_args!("note: {}: {failure:#}", path.display()));
+            print_message(format_args!("note: {}: {failure:#}", path.display()));
         }
         if let Some(number) = unknown {
-            say(format_args!("note: packets with the unsupported link layer {number} (LINKTYPE) were left out"));
+            print_message(format_args!(
+                "note: packets with the unsupported link layer {number} (LINKTYPE) were left out"
+            ));
         }
         watch.finish(latest);
         watch.take_requests(&mut requests);

@@ -17,8 +17,8 @@ fn capture(workspace: &Workspace) -> PathBuf {
     for port in 40_000..40_003 {
         let mut talk = Talk::from_port(port);
         talk.at = 1_000 * (u64::from(port) - 39_999);
-        talk.open().say(CLIENT, b"GET /a HTTP/1.1\r\nHost: server\r\n\r\n").wait(10);
-        talk.say(SERVER, b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello").wait(10).close();
+        talk.open().send_data(CLIENT, b"GET /a HTTP/1.1\r\nHost: server\r\n\r\n").wait(10);
+        talk.send_data(SERVER, b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello").wait(10).close();
         for (at, packet) in &talk.packets {
             let bytes = packet.bytes();
             write::pcap_packet(&mut file, millis(*at), &bytes, bytes.len() as u32);
@@ -31,7 +31,7 @@ fn capture(workspace: &Workspace) -> PathBuf {
 
 #[test]
 fn explain_divides_the_times_of_a_capture_at_the_server() {
-    let workspace = Workspace::beside();
+    let workspace = Workspace::concurrent();
     let file = capture(&workspace);
     let output = workspace.run(&["explain", "-r", str_of(&file), "--at", "server", "--json"]);
     assert_eq!(output.code, Some(0), "{}", output.stderr);
@@ -54,7 +54,7 @@ fn explain_divides_the_times_of_a_capture_at_the_server() {
 
 #[test]
 fn explain_refuses_what_is_no_capture_of_responses() {
-    let workspace = Workspace::beside();
+    let workspace = Workspace::concurrent();
     let file = capture(&workspace);
     let stderr = |words: &[&str]| {
         let output = workspace.run(&[&["explain"], words].concat());

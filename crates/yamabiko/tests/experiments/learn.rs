@@ -216,7 +216,8 @@ fn learn_refuses_unusable_captures_and_writes_nothing() {
         })
         .collect();
     wrong("syns.pcap", &pcap(&syns), &["300 connections were attempted and none was established"]);
-    learn(&workspace, std::path::Path::new("/no/such/file"), "").refused(1, &["there is no file", "no run of that name"]);
+    learn(&workspace, std::path::Path::new("/no/such/file"), "")
+        .refused(1, &["there is no file", "no run of that name"]);
     learn(&workspace, workspace.path(), "").refused(1, &["expected a run with a packet capture"]);
     workspace.run(&["profile", "learn"]).refused(1, &["<FILE>"]);
     workspace.run(&["profile", "learn", "x", "-i", "lo"]).refused(1, &["cannot be used with"]);

@@ -78,11 +78,12 @@ impl Display {
 
     /// Restores the terminal and repeats the latest messages on stderr.
     pub fn close(self) {
-        if let Display::Screen { screen, messages } = self {
-            drop(screen);
-            for text in messages {
-                print_message(plain(&text));
-            }
+        let Display::Screen { screen, messages } = self else { return };
+        {
+            let _dropped_here = screen;
+        }
+        for text in messages {
+            print_message(plain(&text));
         }
     }
 }
