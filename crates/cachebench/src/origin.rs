@@ -12,10 +12,10 @@ use polymix::{BodyContent, CacheWorkload, OriginFigures};
 use super::sweep_plan::CachePlan;
 use experiment::ExperimentError;
 use experiment::Order;
-use experiment::get;
 use experiment::local::free_address;
 use experiment::local::{CoreDivision, LocalServer};
 use experiment::programs::quoted;
+use testbed::get;
 
 /// Path of the origin's counters.
 const COUNTERS_PATH: &str = "/-/origin";

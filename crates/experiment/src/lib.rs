@@ -18,13 +18,12 @@
 //! | [`watchdog`] | observers that end a run early: too many failures, an objective that is certainly missed |
 //! | [`programs`] | foreign servers, proxies and load generators, found and configured |
 //! | [`local`] | a server on this host, in a sandbox, with its CPU time; the division of the cores |
-//! | [`get`], [`certificate`] | one HTTP request to such a server; a certificate for it |
+//! | [`certificate`] | a certificate for such a server |
 //!
 //! Start reading at [`stage`], then [`verdict`].
 
 pub mod certificate;
 mod error;
-pub mod get;
 pub mod local;
 pub mod programs;
 pub mod progress;

@@ -37,9 +37,9 @@ use self::site::{APPLICATION, Site};
 use super::Reproduced;
 use super::builder::DocumentBuilder;
 use experiment::ExperimentError;
-use experiment::get::get;
 use experiment::local::{CoreDivision, LocalServer, ServerCpu};
 use experiment::{Order, Stage};
+use testbed::get::get;
 
 /// Name of the reproduction.
 pub const NAME: &str = "directory";

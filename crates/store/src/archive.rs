@@ -7,11 +7,11 @@
 //! ```
 //!
 //! An archive is reproducible: the same runs give the same bytes. An archive is untrusted input: [`import`] lists what
-//! it refuses. The format ([`tar`]) is ustar, which every tar reads and writes (`tar --format=ustar`).
+//! it refuses. The format (`header.rs`) is ustar, which every tar reads and writes (`tar --format=ustar`).
 
 mod export;
+mod header;
 mod import;
-mod tar;
 
 pub use export::{Exported, export};
 pub use import::{Import, Imported, import};

@@ -23,6 +23,7 @@ mod cpu_probe;
 pub mod distances;
 pub mod drive;
 mod error;
+pub mod get;
 mod handshakes;
 pub mod host;
 pub mod net;

@@ -3,6 +3,7 @@
 
 use schema::document::{Check, Document, Weight};
 use schema::{OtherProcess, ServerCores};
+use units::figures::{duration, duration_f64};
 
 use super::draft::Draft;
 
@@ -38,7 +39,7 @@ fn attributable(document: &Document) -> Check {
         &format!(
             "{} of the CPU time of a request may belong to other processes on the server's cores ({}{}): keep the cores free of other work, and \
              use the figure as an interval",
-            microseconds(value_us),
+            duration_f64(value_us * 1e3),
             used_by(cores),
             stolen(cores)
         ),
@@ -61,11 +62,11 @@ fn undisturbed(document: &Document) -> Check {
         &format!(
             "other processes on the server's cores delayed it by up to {}, at most {} at a time, which could have added {} to the {} of the response times ({}): {}; \
              keep the server's cores free of other work",
-            milliseconds(cores.delayed_by_others_s * 1e9),
-            milliseconds(cores.delayed_longest_ns as f64),
-            milliseconds(moved.by_ns),
+            duration_f64(cores.delayed_by_others_s * 1e9),
+            duration(cores.delayed_longest_ns),
+            duration_f64(moved.by_ns),
             moved.figure.replace('_', "."),
-            milliseconds(moved.value_ns),
+            duration_f64(moved.value_ns),
             used_by(cores)
         ),
     )
@@ -88,12 +89,4 @@ fn name(process: &OtherProcess) -> String {
 fn stolen(cores: &ServerCores) -> String {
     let share = cores.stolen_s / (cores.elapsed_s * f64::from(cores.cores)).max(1e-9);
     if share < 0.001 { String::new() } else { format!("; the hypervisor took {:.1} %", 100.0 * share) }
-}
-
-fn microseconds(us: f64) -> String {
-    if us < 1000.0 { format!("{us:.0} us") } else { format!("{:.2} ms", us / 1e3) }
-}
-
-fn milliseconds(ns: f64) -> String {
-    if ns < 1e6 { format!("{:.0} us", ns / 1e3) } else { format!("{:.1} ms", ns / 1e6) }
 }

@@ -8,6 +8,7 @@
 use load::DelayBounds;
 use schema::document::{Check, CheckState, Document, GeneratorDelay, Quantiles, Weight};
 use stats::materiality::material_ns;
+use units::figures::duration_f64;
 
 use super::draft::Draft;
 use crate::evidence::Evidence;
@@ -67,16 +68,7 @@ impl Error {
 
     /// `p99 by up to 8.3 ms of 25.1 ms`
     fn text(self) -> String {
-        format!("{} by up to {} of {}", self.figure.name(), milliseconds(self.error_ns), milliseconds(self.reported_ns))
-    }
-}
-
-fn milliseconds(ns: f64) -> String {
-    match ns / 1e6 {
-        ms if ms < 0.1 => format!("{:.0} us", ns / 1e3),
-        ms if ms < 10.0 => format!("{ms:.2} ms"),
-        ms if ms < 1000.0 => format!("{ms:.1} ms"),
-        ms => format!("{:.2} s", ms / 1e3),
+        format!("{} by up to {} of {}", self.figure.name(), duration_f64(self.error_ns), duration_f64(self.reported_ns))
     }
 }
 
@@ -125,7 +117,7 @@ impl Draft {
 }
 
 fn after_name(error: Error) -> String {
-    format!("by up to {} of {}", milliseconds(error.error_ns), milliseconds(error.reported_ns))
+    format!("by up to {} of {}", duration_f64(error.error_ns), duration_f64(error.reported_ns))
 }
 
 /// The errors of a distribution's judged figures, the largest multiple of the material error first.
@@ -233,7 +225,7 @@ pub(super) fn loop_not_stalled(document: &Document, evidence: &Evidence<'_>) -> 
     let how = format!(
         "generator and path stalled {} times (stopped, or the hypervisor ran other guests), for {} in total",
         evidence.delays.stalls,
-        milliseconds(evidence.delays.stalled.as_nanos() as f64)
+        duration_f64(evidence.delays.stalled.as_nanos() as f64)
     );
     if moved.is_empty() {
         return check.end(

@@ -196,7 +196,7 @@ mod tests {
         let text = far.reasons.join("\n");
         assert!(text.contains("the predicted limit is cpu_quota, the measured limit workers"), "{text}");
         assert!(
-            text.contains("a request cost 2.500 ms, in saturated loads 2.000 ms (-20 %)") || text.contains("2.500 ms"),
+            text.contains("a request cost 2.50 ms, in saturated loads 2.00 ms (-20 %)") || text.contains("2.50 ms"),
             "{text}"
         );
         assert!(text.contains("used 25.0 % of a core; its CPU limit is 20 % of a core"), "{text}");
@@ -211,7 +211,7 @@ mod tests {
         };
         add_measured(&mut far, &slower, 1);
         let text = far.reasons.join("\n");
-        assert!(text.contains("probe took 12.500 us there, and 10 us in the saturated loads (-20.0 %)"), "{text}");
+        assert!(text.contains("probe took 12.5 us there, and 10.0 us in the saturated loads (-20.0 %)"), "{text}");
         // A search that ended at the generator's limit reports the highest load that passed.
         let mut client = predicted(120.0);
         add_measured(&mut client, &CapacityPart { rate_per_s: None, ..found(100.0) }, 1);

@@ -7,6 +7,7 @@ use schema::document::{Document, Load};
 use schema::{CurvePoint, Machines, PredictLimit, UsersPoint};
 use stats::queueing::{MvaPoint, Station, mva, simulate_ps};
 use stats::{Histogram, Rng};
+use units::figures::duration_f64;
 
 use super::model::WorkloadDemand;
 use super::path::{ConnectionUse, PathModel, Traffic};
@@ -303,13 +304,9 @@ pub fn per_day(rate_per_s: f64, peak_to_mean: f64) -> f64 {
     rate_per_s * 86_400.0 / peak_to_mean
 }
 
-/// A time as text.
+/// Formats a duration in seconds.
 pub fn seconds(seconds: f64) -> String {
-    match seconds {
-        s if s < 1e-3 => format!("{:.3} us", s * 1e6).replace(".000", ""),
-        s if s < 1.0 => format!("{:.3} ms", s * 1e3),
-        s => format!("{s:.2} s"),
-    }
+    duration_f64(seconds * 1e9)
 }
 
 #[cfg(test)]

@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 use load::Span;
 use plan::Plan;
 use schema::{Finding, ServerSecond};
+use units::figures::duration_f64;
 
-use super::trial::{Purpose, milliseconds};
+use super::trial::Purpose;
 
 /// A span is a stall if it completes less than this share of the mean.
 const STILL_SHARE: f64 = 0.2;
@@ -133,7 +134,7 @@ pub fn slows_down(spans: &[Span]) -> Option<Finding> {
     }
     let words = format!(
         "at a constant load the mean response time, {}, grows by {:.1} % a minute",
-        milliseconds(mean),
+        duration_f64(mean),
         100.0 * a_minute / mean
     );
     Some(finding("slows_down", [("share_per_minute", a_minute / mean), ("mean_ns", mean)], words))

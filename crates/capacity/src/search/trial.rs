@@ -98,15 +98,6 @@ pub struct TrialEvidence<'a> {
     pub request: &'a TrialRequest,
 }
 
-/// Nanoseconds as text.
-pub(super) fn milliseconds(ns: f64) -> String {
-    match ns / 1e6 {
-        ms if ms < 10.0 => format!("{ms:.2} ms"),
-        ms if ms < 1000.0 => format!("{ms:.0} ms"),
-        ms => format!("{:.2} s", ms / 1e3),
-    }
-}
-
 /// Figures, verdict and findings of a trial.
 pub fn part(
     outcome: &Outcome,

@@ -8,8 +8,8 @@ use super::rows::{CACHE, CPU, HIT_RATIO, PER_SECOND, row, with_published};
 use super::site::DynamicLimits;
 use super::{MeasurementContext, requests};
 use experiment::ExperimentError;
-use experiment::get::get;
 use experiment::local::free_address;
+use testbed::get::get;
 
 /// Zipf exponent: search n is requested 1/n^0.8 times as often as the first.
 const ZIPF_EXPONENT: f64 = 0.8;

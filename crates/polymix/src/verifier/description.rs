@@ -70,7 +70,7 @@ fn why(world: &World, exchange: &CacheExchange, wrong: Wrong) -> String {
         }
         Wrong::HitOnReload => {
             let old_ms = exchange.requested_unix_ms.saturating_sub(exchange.generated_unix_ms);
-            format!("received a copy {} old for a request with no-cache, {origin_request}", seconds(old_ms))
+            format!("received a copy {} old for a request with no-cache, {origin_request}", age(old_ms))
         }
         Wrong::FalseHit => format!("{origin_request}, which was for another object"),
         Wrong::Stale => {
@@ -78,7 +78,7 @@ fn why(world: &World, exchange: &CacheExchange, wrong: Wrong) -> String {
             format!(
                 "received version {}, {} old and expired; expected version {}, {origin_request}",
                 exchange.response_version,
-                seconds(old_ms),
+                age(old_ms),
                 exchange.expected_version
             )
         }
@@ -98,6 +98,6 @@ fn origin_request(exchange: &CacheExchange) -> String {
     }
 }
 
-fn seconds(ms: u64) -> String {
-    format!("{}.{} s", ms / 1000, ms % 1000 / 100)
+fn age(ms: u64) -> String {
+    units::figures::duration(ms.saturating_mul(1_000_000))
 }

@@ -8,7 +8,7 @@ use std::time::UNIX_EPOCH;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use super::tar;
+use super::header;
 use crate::origin::IMPORTED;
 use crate::{Result, StoreError};
 
@@ -53,17 +53,17 @@ pub fn export(dirs: &[PathBuf], out: impl Write, out_name: &Path) -> Result<Expo
             let found = file.metadata().map_err(|source| StoreError::io("stat", &path, source))?;
             let mtime = found.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
             let size = found.len();
-            let head = tar::emit(&name, size, mtime.map_or(0, |since| since.as_secs()))
+            let head = header::emit(&name, size, mtime.map_or(0, |since| since.as_secs()))
                 .ok_or_else(|| refused(&format!("the name {name} is too long for a tar archive")))?;
             gzip.write_all(&head).map_err(written)?;
             copy(&mut file, size, &mut gzip, &path, out_name)?;
-            gzip.write_all(&[0; tar::BLOCK][..tar::padding(size)]).map_err(written)?;
+            gzip.write_all(&[0; header::BLOCK][..header::padding(size)]).map_err(written)?;
             exported.files += 1;
             exported.bytes += size;
         }
         names.push(id);
     }
-    gzip.write_all(&[0; 2 * tar::BLOCK]).map_err(written)?;
+    gzip.write_all(&[0; 2 * header::BLOCK]).map_err(written)?;
     gzip.finish().and_then(|mut out| out.flush()).map_err(written)?;
     exported.left_out.sort();
     Ok(exported)

@@ -28,7 +28,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use flate2::bufread::GzDecoder;
 use stats::Rng;
 
-use super::tar::{self, BLOCK, Kind};
+use super::header::{self, BLOCK, Kind};
 use crate::run_store::{LETTER_COUNT, is_plain_id, is_run_folder, letters};
 use crate::{Result, RunStore, StoreError, origin};
 
@@ -202,7 +202,7 @@ fn unpack(archive: impl Read, root: &Path, staging: &Path, how: &Import) -> std:
     loop {
         let mut block = [0; BLOCK];
         tar.exactly(&mut block)?;
-        let Some(header) = tar::parse(&block).map_err(|why| Fault::Archive(why.to_owned()))? else { break };
+        let Some(header) = header::parse(&block).map_err(|why| Fault::Archive(why.to_owned()))? else { break };
         let shown = String::from_utf8_lossy(&header.name).into_owned();
         let bad = |why: String| Fault::Archive(format!("its file `{shown}` {why}"));
         let parts = path_parts(&header.name).map_err(&bad)?;
@@ -320,7 +320,7 @@ impl<R: BufRead> Unpacked<R> {
             file.write_all(&buffer[..length]).map_err(|source| failed("write", path, source))?;
             remaining -= length as u64;
         }
-        self.exactly(&mut [0; BLOCK][..tar::padding(size)])?;
+        self.exactly(&mut [0; BLOCK][..header::padding(size)])?;
         if let Some(time) = UNIX_EPOCH.checked_add(Duration::from_secs(mtime)) {
             // A modification time that this file system cannot store is not an error.
             let _ = file.set_modified(time);

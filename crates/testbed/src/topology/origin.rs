@@ -9,19 +9,17 @@
 //! The path forwards by address, whichever end opened a connection: the proxy's packets to the origin's address travel
 //! "down" that address's link, and its responses up.
 
-use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use http1::RequestMethod;
-use http1::whole::whole;
 use polymix::OriginFigures;
 use sys::sandbox::{Net, Sandbox, SandboxSpec, Stdio, Stdio3};
 
 use super::listening::{self, ListenWaitSpec, NotListening};
 use super::{Topology, server_output};
 use crate::error::TestbedError;
+use crate::get::body_within;
 use crate::host::CorePlan;
 use crate::server::{ended, output_tail};
 use plan::OriginPlan;
@@ -94,18 +92,9 @@ impl Topology {
     /// Counters of the testbed's origin, requested without the path; `None` without one, or if it does not respond.
     pub fn origin_figures(&self) -> Option<OriginFigures> {
         let at = self.origin.as_ref()?.at;
-        let response = self.client_net.run(|| request_figures(at)).ok()?.ok()?;
-        serde_json::from_slice(&whole(&response, RequestMethod::Other).ok()?.body).ok()
+        let request = || body_within(at, "/-/origin", RESPONSE_TIMEOUT, RESPONSE_BYTES_MAX);
+        serde_json::from_str(&self.client_net.run(request).ok()?.ok()?).ok()
     }
-}
-
-fn request_figures(at: SocketAddr) -> std::io::Result<Vec<u8>> {
-    let mut stream = TcpStream::connect_timeout(&at, RESPONSE_TIMEOUT)?;
-    stream.set_read_timeout(Some(RESPONSE_TIMEOUT))?;
-    stream.write_all(b"GET /-/origin HTTP/1.0\r\n\r\n")?;
-    let mut response = Vec::new();
-    stream.take(RESPONSE_BYTES_MAX).read_to_end(&mut response)?;
-    Ok(response)
 }
 
 /// Longest time until the origin listens; generating its content takes about a second.
@@ -113,4 +102,4 @@ const START_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest wait for the origin's counters; the origin is idle at that time.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Largest response with counters; with 256 worlds it has about 30 KB.
-const RESPONSE_BYTES_MAX: u64 = 1 << 20;
+const RESPONSE_BYTES_MAX: usize = 1 << 20;

@@ -208,7 +208,7 @@ fn requests_per_day_and_machines_match_figures_by_hand() {
     assert_eq!(machines(100.0, 10.0, 0.3).at_peak, 1);
     assert_eq!(
         (seconds(4.25e-6), seconds(0.00325), seconds(2.0)),
-        ("4.250 us".into(), "3.250 ms".into(), "2.00 s".into())
+        ("4.25 us".into(), "3.25 ms".into(), "2.00 s".into())
     );
 }
 

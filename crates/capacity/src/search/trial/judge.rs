@@ -4,8 +4,9 @@ use experiment::verdict;
 use plan::Find;
 use plan::slo::Slo;
 use schema::document::{Check, CheckState, Document, Validity, Verdict, Weight};
+use units::figures::duration_f64;
 
-use super::{TrialEvidence, milliseconds};
+use super::TrialEvidence;
 
 /// Verdict of a trial, with reasons.
 #[derive(Clone, Debug, PartialEq)]
@@ -230,7 +231,7 @@ fn reasons(evidence: &TrialEvidence<'_>, slo: &Slo, checks: Vec<String>) -> Vec<
     let missed = judged.terms.iter().filter(|term| !term.met).map(|term| {
         let value = match term.unit.as_str() {
             _ if !term.value.is_finite() => "no response".to_owned(),
-            "ns" => milliseconds(term.value),
+            "ns" => duration_f64(term.value),
             _ => format!("{:.2} %", 100.0 * term.value),
         };
         format!("{}: {value}", term.term)

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use super::{ProxyCounters, Sizes, folder_for, mebibytes};
 use crate::error::ExperimentError;
-use crate::get;
 use crate::programs::quoted;
+use testbed::get;
 
 /// Paths of the program in distributions.
 const PROGRAMS: [&str; 3] = ["/usr/sbin/squid", "/usr/local/sbin/squid", "/usr/local/squid/sbin/squid"];

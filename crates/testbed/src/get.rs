@@ -1,4 +1,4 @@
-//! One HTTP request to a server on this host, before or during a load.
+//! A blocking HTTP client for one request to a server on this host, before, during or after a load.
 
 use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -60,7 +60,12 @@ fn within(server: SocketAddr, path: &str, timeout: Duration, most: usize) -> Res
 /// # Errors
 /// As [`get`]; another status, whose line is in the error; a truncated or malformed response.
 pub fn body(server: SocketAddr, path: &str) -> Result<String> {
-    let response = within(server, path, REQUEST_TIMEOUT, RESPONSE_BYTES_MAX)?;
+    body_within(server, path, REQUEST_TIMEOUT, RESPONSE_BYTES_MAX)
+}
+
+/// As [`body`], with a time limit and a largest response in bytes of its own.
+pub(crate) fn body_within(server: SocketAddr, path: &str, timeout: Duration, most: usize) -> Result<String> {
+    let response = within(server, path, timeout, most)?;
     let response = match whole(&response, RequestMethod::Other) {
         Ok(response) => response,
         Err(IncompleteResponse::Nothing) => return Err(invalid("empty response".to_owned())),
