@@ -104,7 +104,7 @@ impl Bench<'_> {
     fn measure_alternately(&self, client: Client, rounds: usize, hooks: &Hooks) -> Result<()> {
         // The measured run is between two runs without the tap.
         const WAYS: [Way; 5] =
-            [Way::Plain, Way::Tapped(Storage::No), Way::Plain, Way::Tapped(Storage::InTheBook), Way::Traced];
+            [Way::Plain, Way::Tapped(Storage::No), Way::Plain, Way::Tapped(Storage::InRunStore), Way::Traced];
         let mut ran: [Vec<RunFigures>; 5] = Default::default();
         for round in 0..rounds {
             for (way, ran) in WAYS.into_iter().zip(&mut ran) {

@@ -24,7 +24,7 @@ pub enum Storage {
     /// Figures only.
     No,
     /// Every exchange is stored as a row.
-    InTheBook,
+    InRunStore,
 }
 
 impl Tapped {
@@ -67,7 +67,7 @@ impl Tapped {
         }
         let text = output(&mut tap)?;
         let document: Document = serde_json::from_slice(&fs::read(&self.report)?).context("the tap's document")?;
-        if storage == Storage::InTheBook {
+        if storage == Storage::InRunStore {
             fs::remove_dir_all(&self.runs).context("the run that was stored")?;
         }
         Ok((text, document.tap.context("the document has no tap part")?))
