@@ -15,6 +15,7 @@
 mod bypass;
 mod filling;
 mod flight;
+mod request;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -22,7 +23,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::task::spawn_local;
 use units::Timestamp;
 
@@ -34,10 +34,11 @@ use crate::cache::{
     Cache, CacheRequest, CacheStatus, Finding, Found, Freshened, Head, Key, Outcome, Reason, Rendered,
     RequestDirectives, Stored, Usable, conditions, freshened, is_error, terms, usable, usable_on_error,
 };
-use crate::request::{Body, Method, Parsed, Request, parse_within};
-use bypass::{bypass, only_if_cached, refuse};
+use crate::request::{Body, Parsed, parse_within};
+use bypass::{bypass, marked, only_if_cached, refuse};
 use filling::Filling;
 use flight::{FetchResult, Flight, Flights, Leader};
+use request::{header_lines, is_unsafe, key_of};
 
 /// The result cache as the relay uses it.
 #[derive(Debug)]
@@ -107,7 +108,7 @@ pub(crate) async fn exchange(
     let cache_request = match CacheRequest::of(&request, relay_request.secure) {
         Ok(cache_request) => cache_request,
         Err(reason) => {
-            let key = changes_things(&request).then(|| key_of(&request, relay_request.secure));
+            let key = is_unsafe(&request).then(|| key_of(&request, relay_request.secure));
             return bypass(cached, route, &relay_request, body, client, reason, key).await;
         }
     };
@@ -482,31 +483,6 @@ enum Action {
     Bypass(Reason),
     OnlyIfCached,
     Fetch(Fetch),
-}
-
-/// The response with a Cache-Status line added.
-fn marked(mut answer: UpstreamResponse, mark: &CacheStatus) -> UpstreamResponse {
-    let mut fields = Vec::with_capacity(answer.fields.len() + 96);
-    fields.extend_from_slice(&answer.fields);
-    mark.append(&mut fields, None);
-    answer.fields = Bytes::from(fields);
-    answer
-}
-
-fn key_of(request: &Request<'_>, secure: bool) -> Key {
-    Key::new(secure, request.fields.host.unwrap_or_default(), request.path, request.query)
-}
-
-/// RFC 9110, section 9.2.1: any method that is not known to be safe.
-fn changes_things(request: &Request<'_>) -> bool {
-    !matches!(request.method, Method::Get | Method::Head | Method::Options | Method::Trace)
-}
-
-fn header_lines(fields: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
-    fields.split_inclusive(|&byte| byte == b'\n').filter_map(|line| {
-        let colon = memchr::memchr(b':', line)?;
-        Some((&line[..colon], line[colon + 1..].trim_ascii()))
-    })
 }
 
 /// Workers pass no head with more fields.

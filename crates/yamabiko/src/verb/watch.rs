@@ -81,11 +81,7 @@ pub fn run(arguments: &args::Watch) -> Result<Exit> {
     if let Some(address) = arguments.from {
         return receive::run(arguments, address, &interrupts, &page);
     }
-    let capture_point = match arguments.at {
-        At::Server => CapturePoint::AtServer,
-        At::Client => CapturePoint::AtClient,
-        At::Between => CapturePoint::Between,
-    };
+    let capture_point = capture_point(arguments.at);
     #[cfg(feature = "web")]
     if arguments.token_file.is_some() && arguments.to.is_none() {
         bail!("--token-file needs --to or --from");
@@ -169,6 +165,14 @@ pub fn run(arguments: &args::Watch) -> Result<Exit> {
     match reading_failure.or(store_failure).or(sending_failure) {
         Some(failure) => Err(failure),
         None => Ok(exit::of_validity(&document.validity)),
+    }
+}
+
+fn capture_point(at: At) -> CapturePoint {
+    match at {
+        At::Server => CapturePoint::AtServer,
+        At::Client => CapturePoint::AtClient,
+        At::Between => CapturePoint::Between,
     }
 }
 

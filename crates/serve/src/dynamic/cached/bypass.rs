@@ -2,12 +2,14 @@
 
 use std::rc::Rc;
 
-use super::{Cached, marked};
+use bytes::Bytes;
+
+use super::Cached;
 use crate::cache::{CacheStatus, Finding, Key, Outcome, Reason};
 use crate::dynamic::RelayRequest;
 use crate::dynamic::client::{Client, RequestBody};
 use crate::dynamic::relay::forward;
-use crate::dynamic::upstream::{Changes, Failure, RouteState, send};
+use crate::dynamic::upstream::{Changes, Failure, RouteState, UpstreamResponse, send};
 
 /// Forwards a request and its response. `changed`: the key of an unsafe request's target.
 pub(super) async fn bypass(
@@ -70,4 +72,13 @@ pub(super) async fn only_if_cached(client: Client) {
     fields.extend_from_slice(b"Cache-Status: yamabiko; detail=only_if_cached\r\n");
     answer.fields = fields.into();
     forward(answer, client, finding).await;
+}
+
+/// The response with a Cache-Status line added.
+pub(super) fn marked(mut answer: UpstreamResponse, mark: &CacheStatus) -> UpstreamResponse {
+    let mut fields = Vec::with_capacity(answer.fields.len() + 96);
+    fields.extend_from_slice(&answer.fields);
+    mark.append(&mut fields, None);
+    answer.fields = Bytes::from(fields);
+    answer
 }
