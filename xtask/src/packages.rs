@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, Result, bail};
 
 use crate::rights::Rights;
-use crate::test::beside::Beside;
+use crate::test::background::Background;
 use crate::test::{Extent, Options};
 
 /// A Debian package, and what the tests use it for.
@@ -91,7 +91,7 @@ const SERVICES: &[(&str, &str)] = &[
 ///
 /// # Errors
 /// The system is not a Debian; or packages are missing, and the user or the options do not permit their installation.
-pub fn begin(rights: Rights, options: Options) -> Result<Option<Beside>> {
+pub fn begin(rights: Rights, options: Options) -> Result<Option<Background>> {
     let needed = needed(options.extent);
     let missing = missing(&needed)?;
     if missing.is_empty() {
@@ -111,7 +111,7 @@ pub fn begin(rights: Rights, options: Options) -> Result<Option<Beside>> {
     let services = SERVICES.iter().filter(|(package, _)| missing.contains(package)).map(|(_, service)| *service);
     let mut install = rights.command("sh");
     install.args(["-c", INSTALL, "install", POLICY, &services.collect::<Vec<_>>().join(" ")]).args(&missing);
-    Beside::start(&install, 0).context("install packages").map(Some)
+    Background::start(&install, 0).context("install packages").map(Some)
 }
 
 fn needed(extent: Extent) -> Vec<&'static Package> {

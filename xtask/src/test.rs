@@ -5,18 +5,18 @@
 //!     └ packages, readers and fetch alone use the network                └ as root
 //! ```
 //!
-//! What is installed goes on beside the steps before that do not need it, and is waited for as a step of its own. Nothing goes on
-//! beside tests: some of them look whether a client is served in time.
+//! Packages are installed during the steps that do not need them; the step `packages` waits for that. Nothing else runs during the
+//! tests, because some of them check that a client is served in time.
 //!
-//! Everything is built once, ordinary and real-network tests and the program that both start, with the checks of overflow and the
-//! assertions that a release leaves out. `--full` also builds the release, and has the real-network tests start that.
+//! One build contains the ordinary tests, the real-network tests and the program that both start, with overflow checks and debug
+//! assertions. `--full` also builds the release, which the real-network tests then start.
 //!
-//! How many tests of one binary run side by side is what they are about: [`threads`].
+//! [`threads`] decides how many tests of a binary run concurrently.
 //!
-//! Every step runs even when one before it failed, except when the machine cannot be made ready. The last line is
-//! `N passed, N failed`: tests and steps together.
+//! Every step runs even if an earlier step failed, unless packages are missing. The last line is `N passed, N failed`: tests and
+//! steps together.
 
-pub mod beside;
+pub mod background;
 mod targets;
 pub mod threads;
 
@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 
-use self::beside::Beside;
+use self::background::Background;
 use self::targets::{ordinary_targets, real_targets, targets_of};
 use crate::rights::Rights;
 use crate::tally::Tally;
@@ -38,19 +38,19 @@ use crate::{audit, packages, readers, tidy};
 pub enum Extent {
     /// Unit tests and the tests of libraries: they need neither root nor servers nor a network. For use during development; CI runs `Usual`.
     Quick,
-    /// What every change must pass.
+    /// The tests that every change must pass.
     #[default]
     Usual,
-    /// Also what takes longer: tests behind the feature `full`.
+    /// Also the tests that take longer, behind the feature `full`.
     Full,
 }
 
-/// What the test command is told.
+/// Options of the test command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// How much to run.
     pub extent: Extent,
-    /// Whether missing packages are installed; else they are named, and nothing is run.
+    /// Whether missing packages are installed. Otherwise they are named, and nothing runs.
     pub install: bool,
 }
 
@@ -61,10 +61,10 @@ impl Default for Options {
 }
 
 impl Options {
-    /// From the words behind `test`.
+    /// Parses the arguments after `test`.
     ///
     /// # Errors
-    /// A word that there is not, or two extents.
+    /// An unknown option, or two extents.
     pub fn parse(words: &[&str]) -> Result<Options> {
         let mut options = Options::default();
         for word in words {
@@ -91,7 +91,7 @@ impl Options {
 /// # Errors
 /// Anything failed.
 pub fn run(root: &Path, options: Options) -> Result<()> {
-    // This program's name, before its file is built anew.
+    // The build replaces the file of this program, so its name is read first.
     let runner = threads::runner();
     let extent = options.extent;
     let mut run = Run { root, extent, rights: Rights::find(), runner, steps: Vec::new() };
@@ -108,17 +108,17 @@ pub fn run(root: &Path, options: Options) -> Result<()> {
     run.conclude()
 }
 
-/// A run in progress.
+/// The test command in progress.
 struct Run<'a> {
     root: &'a Path,
     extent: Extent,
     rights: Rights,
-    /// By what cargo starts tests.
+    /// The command by which cargo starts test binaries.
     runner: Option<String>,
     steps: Vec<Step>,
 }
 
-/// A step that was taken.
+/// A completed step.
 struct Step {
     name: &'static str,
     tally: Tally,
@@ -126,11 +126,11 @@ struct Step {
 }
 
 impl<'a> Run<'a> {
-    /// Every step, while packages are installed.
-    fn all(&mut self, installing: Option<Beside>) {
+    /// Runs every step, while packages are installed.
+    fn all(&mut self, installing: Option<Background>) {
         self.step("fetch", |run| run.check(&["fetch", "--locked"]));
         self.step("format", |run| run.check(&["fmt", "--all", "--check"]));
-        // With all features, or the real-network tests would go unseen.
+        // All features, because the real-network tests are behind one.
         self.step("lint", |run| {
             let what = ["clippy", "--workspace", "--all-targets", "--all-features", "--locked"];
             run.check(&[&what[..], &["--", "-D", "warnings"]].concat())
@@ -138,7 +138,7 @@ impl<'a> Run<'a> {
         self.step("small build", Run::small_build);
         self.step("tidy", |run| tidy::run(run.root).map(|()| ONE));
         self.step("audit", |run| audit::run(run.root).map(|()| ONE));
-        if !self.step("packages", |_| installing.map_or(Ok(()), Beside::finish).map(|()| ONE)) {
+        if !self.step("packages", |_| installing.map_or(Ok(()), Background::finish).map(|()| ONE)) {
             return;
         }
         let (root, target) = (self.root.to_owned(), target_folder(self.root));
@@ -146,7 +146,7 @@ impl<'a> Run<'a> {
         self.step("build", |run| run.check(&[run.tests_of_all(), words(&["--tests", "--no-run"])].concat()));
         self.step("readers", |_| match readers.join() {
             Ok(made) => made.map(|()| ONE),
-            Err(_) => bail!("it panicked; its own words are above"),
+            Err(_) => bail!("the thread panicked; its message is above"),
         });
         if self.extent == Extent::Full {
             self.step("release", |run| run.check(&["build", "--release", "--locked"]));
@@ -165,7 +165,7 @@ impl<'a> Run<'a> {
         self.check(&[&["clippy"], &small[..], &["--", "-D", "warnings"]].concat())
     }
 
-    /// What this machine can do as it is.
+    /// Runs the steps that need no privilege, no servers and no packages.
     fn quick(&mut self) {
         self.step("format", |run| run.check(&["fmt", "--all", "--check"]));
         self.step("tidy", |run| tidy::run(run.root).map(|()| ONE));
@@ -183,7 +183,7 @@ impl<'a> Run<'a> {
         });
     }
 
-    /// Takes a step and notes how it went; whether nothing failed.
+    /// Runs a step and records its result. True if nothing failed.
     fn step(&mut self, name: &'static str, take: impl FnOnce(&Self) -> Result<Tally>) -> bool {
         println!("\n== {name}");
         let began = Instant::now();
@@ -197,7 +197,7 @@ impl<'a> Run<'a> {
         tally.failed == 0
     }
 
-    /// The table and the final line.
+    /// Prints the table and the final line.
     fn conclude(self) -> Result<()> {
         println!();
         for Step { name, tally, took } in &self.steps {
@@ -207,21 +207,20 @@ impl<'a> Run<'a> {
         let failed: usize = self.steps.iter().map(|step| step.tally.failed).sum();
         println!("{passed} passed, {failed} failed");
         if failed > 0 {
-            // The final line has said it all.
+            // The final line is the error message.
             std::process::exit(1);
         }
         Ok(())
     }
 
-    /// A cargo command that counts as one: it succeeds or it fails.
+    /// Runs a cargo command that counts as one test.
     fn check(&self, arguments: &[impl AsRef<str>]) -> Result<Tally> {
         let arguments: Vec<&str> = arguments.iter().map(AsRef::as_ref).collect();
         let status = self.cargo(&arguments).status().context("start cargo")?;
         if status.success() { Ok(ONE) } else { bail!("cargo {}: {status}", arguments.join(" ")) }
     }
 
-    /// Without examples, which the lint has seen, and without doc tests: tidy looks that there are none. Without the real-network
-    /// tests, although they are built with them.
+    /// Runs the ordinary tests. Examples are compiled by the lint, and tidy checks that no doc tests exist.
     fn ordinary_tests(&self) -> Result<Tally> {
         let targets = ordinary_targets(&self.root.join("crates"))?;
         let mut cargo = self.cargo(&[self.tests_of_all(), words(&["--lib", "--bins"]), named(targets)].concat());
@@ -231,7 +230,8 @@ impl<'a> Run<'a> {
         self.tests(cargo)
     }
 
-    /// As root: two streams of test binaries, one beside the other. The output of the second is printed when both have ended.
+    /// Runs the real-network tests as root, in two concurrent streams of test binaries. The output of the second stream is printed
+    /// when both have ended.
     fn real_tests(&self) -> Result<Tally> {
         let streams = threads::streams(real_targets(&self.root.join("crates/yamabiko/tests"))?);
         let [first, second] = streams.map(|targets| self.real_stream(targets));
@@ -275,8 +275,7 @@ impl<'a> Run<'a> {
         Ok(cargo)
     }
 
-    /// The beginning of each of the three commands that build or run tests: with the same packages and features, or the second
-    /// and the third would build again what the first has built.
+    /// First arguments of the three commands that build or run tests. Other packages or features would cause a second build.
     fn tests_of_all(&self) -> Vec<String> {
         let full = if self.extent == Extent::Full { ",yamabiko/full" } else { "" };
         let features = format!("xtask/bench,yamabiko/real-network{full}");
@@ -288,19 +287,19 @@ impl<'a> Run<'a> {
         count_tests(cargo, |line| print!("{line}"))
     }
 
-    /// cargo, in the workspace, so that nothing but the step that fetches can reach the network.
+    /// A cargo command in the workspace. Only the step `fetch` may use the network.
     fn cargo(&self, arguments: &[impl AsRef<str>]) -> Command {
         let arguments: Vec<&str> = arguments.iter().map(AsRef::as_ref).collect();
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         cargo.args(&arguments).current_dir(self.root).stdin(Stdio::null());
         if arguments.first() != Some(&"fetch") {
             cargo.env("CARGO_NET_OFFLINE", "true");
-            // curl and the browser would send requests for the lab's own addresses to a proxy.
+            // With these, curl and the browser would send requests for the testbed's addresses to a proxy.
             for name in PROXY_VARIABLES {
                 cargo.env_remove(name).env_remove(name.to_uppercase());
             }
         }
-        // Tests read what other programs print.
+        // Tests parse the output of other programs.
         cargo.env("LC_ALL", "C.UTF-8");
         cargo
     }
@@ -334,18 +333,18 @@ fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(|&word| word.to_owned()).collect()
 }
 
-/// These test binaries, as cargo is told of them.
+/// Arguments of cargo for these test binaries.
 fn named(targets: Vec<String>) -> Vec<String> {
     targets.into_iter().flat_map(|target| ["--test".to_owned(), target]).collect()
 }
 
-/// Where cargo builds.
+/// The folder in which cargo builds.
 pub fn target_folder(root: &Path) -> PathBuf {
-    // Relative to where cargo runs, which is the root.
+    // The variable is relative to cargo's working folder, the root.
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |folder| root.join(folder))
 }
 
-/// By it tests are told which program to start, where that is not the one that was built with them.
+/// The variable with the program that tests start, if it is not the one that was built with them.
 const PROGRAM: &str = "YAMABIKO_BIN";
 
 fn host_triple() -> Result<String> {
@@ -355,7 +354,7 @@ fn host_triple() -> Result<String> {
     Ok(host.to_owned())
 }
 
-/// The variable that tells cargo how to run the test binaries of a target.
+/// The variable with the command by which cargo runs the test binaries of a target.
 fn runner_variable(triple: &str) -> String {
     format!("CARGO_TARGET_{}_RUNNER", triple.to_uppercase().replace(['-', '.'], "_"))
 }
@@ -369,7 +368,7 @@ fn verdict(tally: Tally) -> String {
     }
 }
 
-/// What a step without tests counts for when it succeeds.
+/// The count of a successful step without tests.
 const ONE: Tally = Tally { passed: 1, failed: 0, ignored: 0 };
 
 const PROXY_VARIABLES: &[&str] = &["http_proxy", "https_proxy", "all_proxy", "no_proxy", "ftp_proxy"];

@@ -1,10 +1,10 @@
-//! The names of test binaries, as cargo finds them in the folders of the crates.
+//! Names of test binaries, found in the folders of crates as cargo finds them.
 
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
 
-/// What the command's tests share, and no test itself.
+/// The module that the command's tests share.
 const SHARED: &str = "support";
 
 /// The names of the real-network tests: `real_*.rs` in `folder`, in order.
@@ -17,18 +17,19 @@ pub fn real_targets(folder: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// The names of all other test binaries of the crates in `folder`, in order; a name that several have is there once, and means all.
+/// The names of all other test binaries of the crates in `folder`, in order. A name that several crates use occurs once and stands
+/// for all of them.
 pub fn ordinary_targets(folder: &Path) -> Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(folder).with_context(|| format!("read {}", folder.display()))? {
         let crate_ = entry.with_context(|| format!("read {}", folder.display()))?.path();
         let manifest = crate_.join("Cargo.toml");
-        let said = std::fs::read_to_string(&manifest).with_context(|| format!("read {}", manifest.display()))?;
-        let elsewhere = said.split("[[test]]").skip(1).any(|section| {
+        let text = std::fs::read_to_string(&manifest).with_context(|| format!("read {}", manifest.display()))?;
+        let has_path = text.split("[[test]]").skip(1).any(|section| {
             section.lines().take_while(|line| !line.starts_with('[')).any(|line| line.trim_start().starts_with("path"))
         });
-        if elsewhere {
-            bail!("{}: a test has a path of its own: here it would not be found, and not run", manifest.display());
+        if has_path {
+            bail!("{}: a test has a `path`: it would not be found here, and not run", manifest.display());
         }
         let tests = crate_.join("tests");
         if tests.is_dir() {

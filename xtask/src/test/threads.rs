@@ -1,19 +1,18 @@
-//! How many tests of one binary run side by side.
+//! The number of concurrent tests of a test binary.
 //!
-//! libtest runs as many as there are cores. That is too many for tests of the real network, where what is measured wants the
-//! machine's attention, and too few where a test starts the program and waits for it, most of the time for a load that lasts a second or
-//! two and asks for a tenth of a core.
+//! libtest runs one test per core. That is too many for real-network tests, whose measurements other tests disturb, and too few
+//! for tests that start the program and wait for it: most wait for a load of a second or two that uses a tenth of a core.
 //!
 //! ```text
 //!   cargo test ──CARGO_TARGET_.._RUNNER──> xtask one-binary PROGRAM ARGUMENTS ──RUST_TEST_THREADS──> PROGRAM
 //! ```
 //!
-//! | binaries | at a time | since |
+//! | binaries | concurrent tests | reason |
 //! |---|---|---|
-//! | `command`, `misbehaving`, `results`, `experiments` | two for each core | they wait, and nothing in them depends on a figure |
-//! | `real_validity`, `real_path`, `real_results`, `real_experiments` | two | of what is measured there is one at a time (`Workspace::new`); beside it goes what only waits (`Workspace::concurrent_as_root`) |
-//! | other `real_*` | one | they make networks in their own process, or are all measured |
-//! | all others | one for each core | libtest's own |
+//! | `command`, `misbehaving`, `results`, `experiments` | two per core | they wait, and check no measured figure |
+//! | `real_validity`, `real_path`, `real_results`, `real_experiments` | two | one test that measures (`Workspace::new`), and one that waits (`Workspace::concurrent_as_root`) |
+//! | other `real_*` | one | they make networks in their own process, or all measure |
+//! | all others | one per core | the default of libtest |
 
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
@@ -24,27 +23,28 @@ use anyhow::{Context as _, Result};
 const WAITING: [&str; 4] = ["command", "misbehaving", "results", "experiments"];
 const ONE_IS_MEASURED: [&str; 4] = ["real_validity", "real_path", "real_results", "real_experiments"];
 
+/// Real-network test binaries of the second stream.
 const SECOND_STREAM: [&str; 4] = ["real_attacks", "real_experiments", "real_fleet", "real_load"];
 
-/// What libtest asks for the number of its threads.
+/// The variable with libtest's number of threads.
 pub const VARIABLE: &str = "RUST_TEST_THREADS";
 
-/// The verb by which cargo has this program start a test binary.
+/// The verb by which cargo starts a test binary through this program.
 pub const VERB: &str = "one-binary";
 
-/// The command by which cargo is to start test binaries. `None` if this program cannot be named in it: then each runs as libtest
-/// has it, which only takes longer, and the real-network tests want to be told otherwise.
+/// The command by which cargo starts test binaries. `None` if it cannot contain this program's path: then libtest's default
+/// holds, which takes longer, and the caller limits the real-network tests by [`VARIABLE`].
 pub fn runner() -> Option<String> {
     let program = std::env::current_exe().ok()?;
-    // cargo takes it apart at spaces.
+    // cargo splits the command at spaces.
     let program = program.to_str().filter(|path| !path.contains(char::is_whitespace))?;
     Some(format!("{program} {VERB}"))
 }
 
-/// Becomes the test binary.
+/// Replaces this process with the test binary.
 ///
 /// # Errors
-/// It cannot be started.
+/// The test binary cannot be started.
 pub fn become_binary(program: &str, arguments: &[&str]) -> Result<()> {
     let mut command = Command::new(program);
     command.args(arguments);
@@ -55,16 +55,16 @@ pub fn become_binary(program: &str, arguments: &[&str]) -> Result<()> {
     Err(command.exec()).with_context(|| format!("start {program}"))
 }
 
-/// The real-network test binaries as two streams that run one beside the other, each one binary at a time. A stream takes about
-/// half of the time; what is not named in the table is in the first.
+/// Divides real-network test binaries into two streams that run concurrently, each one binary at a time. Both take about the same
+/// time. Binaries that are not in [`SECOND_STREAM`] are in the first.
 pub fn streams(binaries: Vec<String>) -> [Vec<String>; 2] {
     let (second, first) = binaries.into_iter().partition(|name| SECOND_STREAM.contains(&&**name));
     [first, second]
 }
 
-/// None: as libtest has it.
+/// The number of concurrent tests of a binary; `None`: libtest's default.
 fn threads(program: &str, cores: usize) -> Option<usize> {
-    // cargo calls it NAME-HASH.
+    // cargo's file name is NAME-HASH.
     let name = Path::new(program).file_name()?.to_str()?.rsplit_once('-')?.0;
     match name {
         _ if WAITING.contains(&name) => Some(2 * cores),
@@ -88,7 +88,7 @@ mod tests {
         assert_eq!([threads("experiments", 3), threads("", 3), threads("/", 3)], [None; 3]);
         let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/yamabiko/tests");
         for name in WAITING.into_iter().chain(ONE_IS_MEASURED).chain(SECOND_STREAM) {
-            assert!(tests.join(format!("{name}.rs")).is_file(), "{name} is a test binary no more");
+            assert!(tests.join(format!("{name}.rs")).is_file(), "the test binary {name} does not exist");
         }
     }
 
