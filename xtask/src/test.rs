@@ -230,10 +230,11 @@ impl<'a> Run<'a> {
         self.tests(cargo)
     }
 
-    /// Runs the real-network tests as root, in two concurrent streams of test binaries. The output of the second stream is printed
-    /// when both have ended.
+    /// Runs the real-network tests as root: those that need the machine to themselves, then the others in two concurrent streams.
+    /// The output of the second stream is printed when both have ended.
     fn real_tests(&self) -> Result<Tally> {
-        let streams = threads::streams(real_targets(&self.root.join("crates/yamabiko/tests"))?);
+        let (alone, streams) = threads::streams(real_targets(&self.root.join("crates/yamabiko/tests"))?);
+        let alone = self.tests(self.real_stream(alone)?)?;
         let [first, second] = streams.map(|targets| self.real_stream(targets));
         let (first, second) = (first?, second?);
         std::thread::scope(|scope| {
@@ -245,7 +246,7 @@ impl<'a> Run<'a> {
             let first = self.tests(first);
             let (text, second) = second.join().map_err(|_| anyhow!("the thread of the second stream panicked"))?;
             println!("\n== real-network tests, second stream\n{text}");
-            Ok(first?.plus(second?))
+            Ok(alone.plus(first?).plus(second?))
         })
     }
 

@@ -73,7 +73,7 @@
       ["Index", text(health.index_bytes, "bytes")],
       ["Disk", text(health.disk_free_bytes, "bytes"), "free"],
       ["Memory", text(health.resident_bytes, "bytes"), `${count(health.threads ?? 0)} threads`],
-      ["Pages", count(health.viewers), "look on"],
+      ["Pages", count(health.viewers), "open"],
     ]);
     const rows = days.days.map((day) => [day.day, count(day.parts), count(day.rows), text(day.bytes, "bytes"), moment(day.first_unix_ns).slice(11), moment(day.last_unix_ns).slice(11)]);
     const nodes = fleet.table($("upkeep-days"), ["day", "files", "rows", "size", "first", "last"], rows, { none: "There are no files yet." });

@@ -23,8 +23,9 @@ use anyhow::{Context as _, Result};
 const WAITING: [&str; 4] = ["command", "misbehaving", "results", "experiments"];
 const ONE_IS_MEASURED: [&str; 4] = ["real_validity", "real_path", "real_results", "real_experiments"];
 
-/// Real-network test binaries of the second stream.
-const SECOND_STREAM: [&str; 4] = ["real_attacks", "real_experiments", "real_fleet", "real_load"];
+/// Real-network test binaries that run concurrently with those of the other stream. Their tests tolerate other load, and
+/// namespaces and control groups of others on the host.
+const STREAMS: [&[&str]; 2] = [&["real_experiments", "real_load"], &["real_attacks", "real_fleet", "real_results"]];
 
 /// The variable with libtest's number of threads.
 pub const VARIABLE: &str = "RUST_TEST_THREADS";
@@ -55,11 +56,12 @@ pub fn become_binary(program: &str, arguments: &[&str]) -> Result<()> {
     Err(command.exec()).with_context(|| format!("start {program}"))
 }
 
-/// Divides real-network test binaries into two streams that run concurrently, each one binary at a time. Both take about the same
-/// time. Binaries that are not in [`SECOND_STREAM`] are in the first.
-pub fn streams(binaries: Vec<String>) -> [Vec<String>; 2] {
-    let (second, first) = binaries.into_iter().partition(|name| SECOND_STREAM.contains(&&**name));
-    [first, second]
+/// Divides real-network test binaries into those that run alone, and two streams that run concurrently, each one binary at a
+/// time.
+pub fn streams(binaries: Vec<String>) -> (Vec<String>, [Vec<String>; 2]) {
+    let (first, rest): (Vec<_>, Vec<_>) = binaries.into_iter().partition(|name| STREAMS[0].contains(&&**name));
+    let (second, alone) = rest.into_iter().partition(|name| STREAMS[1].contains(&&**name));
+    (alone, [first, second])
 }
 
 /// The number of concurrent tests of a binary; `None`: libtest's default.
@@ -87,18 +89,17 @@ mod tests {
         );
         assert_eq!([threads("experiments", 3), threads("", 3), threads("/", 3)], [None; 3]);
         let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/yamabiko/tests");
-        for name in WAITING.into_iter().chain(ONE_IS_MEASURED).chain(SECOND_STREAM) {
+        for name in WAITING.into_iter().chain(ONE_IS_MEASURED).chain(STREAMS.concat()) {
             assert!(tests.join(format!("{name}.rs")).is_file(), "the test binary {name} does not exist");
         }
     }
 
     #[test]
-    fn real_network_binaries_run_in_two_streams() {
-        let names = ["real_attacks", "real_new", "real_path"].map(str::to_owned).to_vec();
-        assert_eq!(
-            streams(names),
-            [vec!["real_new".to_owned(), "real_path".to_owned()], vec!["real_attacks".to_owned()]]
-        );
+    fn real_network_binaries_run_alone_or_in_two_streams() {
+        let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
+        let (alone, streams) = streams(owned(&["real_attacks", "real_load", "real_new", "real_path"]));
+        assert_eq!(alone, owned(&["real_new", "real_path"]));
+        assert_eq!(streams, [owned(&["real_load"]), owned(&["real_attacks"])]);
     }
 
     #[test]
