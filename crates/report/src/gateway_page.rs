@@ -44,7 +44,7 @@ fn found(part: &ForwardingPart) -> Section {
     let findings =
         part.conditions.iter().flat_map(|condition| condition.findings.iter().map(move |one| (condition, one)));
     let table = findings.fold(Table::new(&head).left(&[1, 2, 3, 4]), |table, (condition, finding)| {
-        let figures: Vec<String> = finding.figures.iter().map(|(name, value)| format!("{name} {value:.4}")).collect();
+        let figures: Vec<String> = finding.figures.iter().map(|(name, &value)| figure(name, value)).collect();
         table.row([
             gateway::place(condition),
             finding.name.clone(),
@@ -54,6 +54,16 @@ fn found(part: &ForwardingPart) -> Section {
         ])
     });
     if table.is_empty() { Section::new("") } else { Section::new("Findings").table(table) }
+}
+
+/// A figure of a finding: a duration if its name ends in `_ns`, a count if it is whole.
+fn figure(name: &str, value: f64) -> String {
+    let text = match name.strip_suffix("_ns") {
+        Some(_) => duration(value.max(0.0).round() as u64),
+        None if value.fract() == 0.0 && value >= 0.0 => count(value as u64),
+        None => format!("{value:.3}"),
+    };
+    format!("{} {text}", name.trim_end_matches("_ns").replace('_', " "))
 }
 
 /// The figure of a condition in a bar.

@@ -35,6 +35,7 @@ pub struct Page {
     lead: String,
     url: String,
     command: String,
+    answer: Section,
     judgements: Vec<(String, Validity)>,
     about: String,
     sections: Vec<Section>,
@@ -75,7 +76,13 @@ impl Page {
         self
     }
 
-    /// The verdict of a run, before any figure. With several runs each has its name; with one the name is empty.
+    /// A section before the verdicts: a result that does not fit into the sentence, with the verdict of each run in it.
+    pub fn answer(mut self, section: Section) -> Self {
+        self.answer = section;
+        self
+    }
+
+    /// The verdict of a run, before the sections. With several runs each has its name; with one the name is empty.
     pub fn judged(mut self, name: impl Into<String>, validity: &Validity) -> Self {
         self.judgements.push((name.into(), validity.clone()));
         self
@@ -113,7 +120,7 @@ impl Page {
             }
         }
         let mut found = Vec::new();
-        self.sections.iter().for_each(|section| all(section, &mut found));
+        std::iter::once(&self.answer).chain(&self.sections).for_each(|section| all(section, &mut found));
         found
     }
 
@@ -138,6 +145,11 @@ impl Page {
             body.push_str(&format!("<p class=\"subject\"><span>Command</span> <code>{command}</code></p>"));
         }
         body.push_str("</header>\n<main>\n");
+        if !self.answer.pieces.is_empty() {
+            body.push_str("<section>");
+            put(&mut body, &self.answer, &mut charts);
+            body.push_str("</section>\n");
+        }
         body.push_str(&verdict::html(&self.judgements));
         if !self.about.is_empty() {
             body.push_str(&format!("<p class=\"about\">{}</p>\n", escape(&self.about)));

@@ -8,7 +8,7 @@ use schema::{Document, RequestRecord};
 
 use crate::folder::SUMMARY;
 use crate::reader::count_parts;
-use crate::{Brief, Result, StoreError, read_plan, read_progress, read_tags};
+use crate::{Brief, Result, read_plan, read_progress, read_tags};
 use schema::Record;
 
 /// A run in the run store.
@@ -78,11 +78,11 @@ fn state(id: &str, dir: &Path) -> Result<RunState> {
                 Ok(document) => {
                     RunState::Finished(Box::new(Brief::of(id, &document, &text, &read_plan(dir).unwrap_or_default())))
                 }
-                Err(source) => RunState::Unreadable { why: StoreError::summary(&path, source).to_string() },
+                Err(source) => RunState::Unreadable { why: format!("{SUMMARY}: {source}") },
             });
         }
         Err(source) if source.kind() == io::ErrorKind::NotFound => {}
-        Err(source) => return Ok(RunState::Unreadable { why: StoreError::io("read", &path, source).to_string() }),
+        Err(source) => return Ok(RunState::Unreadable { why: format!("{SUMMARY}: {source}") }),
     }
     let (parts, rows) = count_parts(dir, RequestRecord::TABLE)?;
     Ok(if running { RunState::Running { parts, rows } } else { RunState::Unfinished { parts, rows } })

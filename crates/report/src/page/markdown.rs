@@ -19,6 +19,7 @@ pub(super) fn page(page: &Page) -> String {
     if !page.command.is_empty() {
         out.push_str(&verbatim(&page.command));
     }
+    put(&mut out, &page.answer, 2);
     for (name, validity) in &page.judgements {
         verdict(&mut out, name, validity);
     }

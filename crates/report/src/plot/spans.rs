@@ -117,7 +117,7 @@ pub(super) fn spans(spans: &Spans, width: Width, standalone: bool) -> String {
                 svg.text("tick", [right + GAP, y + 4.0], Anchor::Start, &words);
             }
         }
-        line(&mut svg, row, y, &ruler);
+        line(&mut svg, row, y, &ruler, far);
     }
     svg.line("axis", [none, top - 4.0], [none, bottom + 4.0]);
     super::draw::x_marks(&mut svg, &ruler, bottom + 4.0, across);
@@ -127,7 +127,8 @@ pub(super) fn spans(spans: &Spans, width: Width, standalone: bool) -> String {
     svg.into_text()
 }
 
-/// Largest absolute value of the axis: it includes every estimate and limit, and three times the first row.
+/// Largest absolute value of the axis: it includes every estimate and limit, and three times the first row, up to
+/// [`RANGE_FACTOR_MAX`].
 fn widest_shown(spans: &Spans) -> f64 {
     let first = spans.rows.first().into_iter().flat_map(|row| row.interval).flatten().map(|end| 3.0 * end.abs());
     let points = spans.rows.iter().flat_map(|row| [row.at, row.limit]).flatten().map(|at| 1.2 * at.abs());
@@ -146,19 +147,25 @@ fn sides(svg: &mut Svg, spans: &Spans, none: f64, [left, right]: [f64; 2], y: f6
     }
 }
 
-fn line(svg: &mut Svg, row: &SpanRow, y: f64, ruler: &Ruler) {
+/// Draws a row. An estimate beyond `far` is an arrow at the edge, and an interval that ends there has no end mark.
+fn line(svg: &mut Svg, row: &SpanRow, y: f64, ruler: &Ruler, far: f64) {
     if let Some(limit) = row.limit.and_then(|limit| ruler.position(limit)) {
         svg.line("limit", [limit, y - ROW / 2.0 + 2.0], [limit, y + ROW / 2.0 - 2.0]);
     }
     let strength = if row.shown { "shown" } else { "unshown" };
-    if let Some([Some(low), Some(high)]) = row.interval.map(|ends| ends.map(|end| ruler.position(end))) {
+    if let Some(ends) = row.interval
+        && let [Some(low), Some(high)] = ends.map(|end| ruler.position(end))
+    {
         svg.line(&format!("s s{} {strength}", color(row)), [low, y], [high, y]);
-        for end in [low, high] {
+        for (end, _) in [low, high].into_iter().zip(ends).filter(|(_, value)| value.abs() <= far) {
             svg.line(&format!("s s{} {strength}", color(row)), [end, y - WHISKER], [end, y + WHISKER]);
         }
     }
-    if let Some(at) = row.at.and_then(|at| ruler.position(at)) {
-        svg.dot(&format!("f{}", color(row)), [at, y], &format!("{}: {}", row.name, row.words));
+    let Some((at, place)) = row.at.and_then(|at| Some((at, ruler.position(at)?))) else { return };
+    match at {
+        at if at > far => svg.text("name", [place, y + 4.0], Anchor::End, "→"),
+        at if at < -far => svg.text("name", [place, y + 4.0], Anchor::Start, "←"),
+        _ => svg.dot(&format!("f{}", color(row)), [place, y], &format!("{}: {}", row.name, row.words)),
     }
 }
 
@@ -183,7 +190,7 @@ const NAME: f64 = 16.0;
 const HEAD: f64 = 24.0;
 const MARKS: f64 = 30.0;
 const WHISKER: f64 = 4.0;
-/// The axis extends by at most this factor beyond the first row's interval.
+/// The axis extends to at most this factor: three times the value, or 200 % more.
 const RANGE_FACTOR_MAX: f64 = 2.0;
 
 #[cfg(test)]
@@ -210,6 +217,14 @@ mod tests {
             assert!(!svg.contains("NaN") && !svg.contains("inf ") && !svg.contains("<b>"), "{svg}");
         }
         assert!(!spans.is_empty() && Spans::new("t", Quantity::Share, ["", ""]).is_empty());
+    }
+
+    #[test]
+    fn an_estimate_beyond_the_axis_is_an_arrow() {
+        let row = |at| SpanRow { name: "p99".into(), at: Some(at), ..SpanRow::default() };
+        let svg = |at| super::spans(&Spans::new("t", Quantity::Share, ["", ""]).row(row(at)), Width::Full, false);
+        assert!(svg(15.6).contains(">→<") && !svg(15.6).contains("<circle"), "{}", svg(15.6));
+        assert!(svg(-15.6).contains(">←<") && svg(1.9).contains("<circle"));
     }
 
     #[test]

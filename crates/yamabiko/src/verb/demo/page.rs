@@ -58,9 +58,10 @@ fn page(outcomes: &[Outcome], runs: &[(&'static str, Sources)]) -> Page {
     for (label, run) in named() {
         each = each.verbatim(label, format!("yamabiko report {}", run.document.run.id));
     }
-    page.section(Section::new("Published vs. measured").table(table).figure(concurrent_connections(named())))
+    page.answer(Section::new("Published vs. measured").table(table))
         .section(
-            Section::new("Times")
+            Section::new("Over time and by percentile")
+                .figure(concurrent_connections(named()))
                 .figure(response_tail(named().map(|(label, run)| (label, &run.response_time))))
                 .figure(rtt),
         )
