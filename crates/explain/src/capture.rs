@@ -1,6 +1,6 @@
 //! Evidence out of capture files: packets by connection, and the times of each HTTP request that `watch` found in them.
 //!
-//! Every TCP packet's headers are held, about 100 bytes a packet.
+//! Memory grows with the capture: about 100 bytes for each TCP packet, of every connection.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -40,9 +40,9 @@ struct Segment {
     sack: Vec<(u32, u32)>,
 }
 
-/// After a response's last packet, copies and acknowledgements that belong to it still arrive for so long.
+/// Time after a response's last packet in which its retransmissions and acknowledgements may still arrive.
 const AFTER_NS: u64 = 500_000_000;
-/// A request this long after its handshake was not what the connection was opened for.
+/// Longest time between handshake and request for which the connection counts as opened for the request.
 const PRECONNECT_NS: u64 = 2_000_000;
 
 impl Connections {

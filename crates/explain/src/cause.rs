@@ -56,7 +56,7 @@ pub enum Cause {
     HeadOfLine,
     /// A packet was overtaken, and later packets waited for it; or the sender took it for lost.
     Reordering,
-    /// Signals travelled the distance once in each direction, which no server or client setting avoids.
+    /// One round trip without queues, which no server or client setting avoids.
     Propagation,
     /// The receiver delayed an acknowledgement that the sender waited for.
     AckDelay,
@@ -162,23 +162,13 @@ pub enum Limit {
     Of(Cause),
 }
 
-impl Limit {
-    /// As a sentence names it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Limit::Loss => "packet loss",
-            Limit::Of(cause) => cause.name(),
-        }
-    }
-}
-
 /// How sure the attribution of a share is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Confidence {
     /// Consistent with the evidence, as other causes are.
     Weak,
-    /// The evidence speaks for this cause; what would exclude the others is missing.
+    /// The evidence supports this cause; what would exclude the others is missing.
     Likely,
     /// The evidence states it.
     Certain,
@@ -199,7 +189,7 @@ impl Confidence {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rule {
-    /// Between two times of the load generator's record.
+    /// Between two recorded times of the request: of the load generator or, in a capture file, of packets.
     LoadRecord,
     /// The path's record states the packet's queueing, serialisation, propagation or reordering.
     PathRecord,
@@ -257,7 +247,7 @@ impl Rule {
     /// The rule as a half-sentence that explains a share.
     pub const fn text(self) -> &'static str {
         match self {
-            Rule::LoadRecord => "between two times of the load generator's record",
+            Rule::LoadRecord => "between two recorded times of the request",
             Rule::PathRecord => "the path's record of the packet",
             Rule::BothEnds => "packet times at both ends against the connection's fastest packet",
             Rule::ServerPackets => "between request and response at the server's end",

@@ -1,8 +1,8 @@
 //! Rules for a response of which only arrivals at the client are known.
 //!
-//! Departures are arrivals less a one-way delay, so losses, queues and pauses look alike in part. What does is
-//! *unknown*; the rest is likely where the path's round-trip time is known by configuration, and weak where it was
-//! measured at the client, since a queue that never empties is then part of it.
+//! Departures are arrivals less a one-way delay, so some losses, queues and pauses look alike. Time that several of
+//! them explain is *unknown*. The rest is likely where the path's round-trip time is known by configuration, and weak
+//! where it was measured at the client: a queue that never empties is then part of it.
 
 use crate::cause::{Cause, Confidence, Rule};
 use crate::hold::Sender;
@@ -14,7 +14,7 @@ use crate::timeline::{Label, Overlay, Timeline};
 const LEAST_TIMEOUT_NS: u64 = 200_000_000;
 /// A fast retransmit takes a round trip and this for the hosts.
 const FAST_TOLERANCE_NS: u64 = 2_000_000;
-/// So many pairs of arrivals with the same spacing are no accident.
+/// Number of pairs of arrivals from which an equal spacing is not a coincidence.
 const MANY_PAIRS: usize = 20;
 
 impl Sender<'_> {

@@ -10,10 +10,10 @@ use wire::tcp::flags;
 /// Everything that is known of one response and its connection.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Evidence {
-    /// The load generator's times; of a capture file, those that the packets tell.
+    /// The load generator's times; of a capture file, the packets' times.
     pub load: LoadTimes,
     /// Packets of the connection at the client's end, in any order. With a persistent connection at least those from
-    /// the request on; earlier ones tell of earlier losses.
+    /// the request on; earlier ones show earlier losses.
     pub client_packets: Option<Vec<Packet>>,
     /// Packets of the connection at the server's end.
     pub server_packets: Option<Vec<Packet>>,

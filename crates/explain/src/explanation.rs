@@ -40,7 +40,7 @@ pub struct Dominant {
     pub confidence: Confidence,
 }
 
-/// Divides the time of the response that `evidence` tells of.
+/// Divides the time of the response that `evidence` describes.
 ///
 /// The parts of the result sum to the time from scheduled start to last byte exactly, whatever the evidence. An end
 /// before the start gives no parts.

@@ -4,7 +4,7 @@ use crate::evidence::Evidence;
 use crate::response::Bytes;
 use crate::view::View;
 
-/// What the evidence states about the transfer. Absent where no input tells.
+/// What the evidence states about the transfer. `None` where no input has the figure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Facts {
     /// Bytes of the response on the connection, TLS and HTTP framing included.

@@ -353,11 +353,7 @@ fn sent_again(view: &View) -> (Option<u64>, Option<u64>) {
         let arrived = match before.path {
             Some((_, dropped)) => !dropped,
             None if !view.arrivals_seen => false,
-            None => {
-                let arrivals =
-                    view.arrivals.iter().filter(|arrival| arrival.first <= sent.first && sent.first < arrival.end);
-                arrivals.count() >= view.index.holding(sent.first).len()
-            }
+            None => view.arrival_index.holding(sent.first).len() >= view.index.holding(sent.first).len(),
         };
         let first = if arrived { &mut spurious } else { &mut lost };
         *first = first.or(Some(sent.at));

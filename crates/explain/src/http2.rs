@@ -5,7 +5,7 @@ use crate::evidence::{Http2Windows, WindowUpdate};
 use crate::timeline::Label;
 use crate::view::{View, highest};
 
-/// Windows of a stream and of its connection as the server learnt of them.
+/// Windows of a stream and of its connection as their updates arrived at the server.
 #[derive(Debug)]
 pub(crate) struct Grants {
     stream: Window,

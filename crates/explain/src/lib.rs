@@ -14,9 +14,10 @@
 //! # What a share means
 //!
 //! Each instant belongs to what happened on the way to the response's last byte: a packet in a queue, a bit in
-//! transmission, a receiver delaying an ACK, a server computing. Propagation is special. One passage of request and
-//! response is nobody's fault and stays *distance*; every further round trip belongs to what made it necessary: a
-//! handshake, the congestion window, a receive or HTTP/2 window, the recovery of a loss.
+//! transmission, a receiver delaying an ACK, a server computing. Propagation is special. One round trip, the
+//! request's way there and the response's way back, is *distance*, which no setting avoids; every further round trip
+//! belongs to what made it necessary: a handshake, the congestion window, a receive or HTTP/2 window, the recovery of a
+//! loss.
 //!
 //! # Precedence
 //!
@@ -32,12 +33,12 @@
 //! 4. *A stated window comes before an inferred one.* HTTP/2 and receive windows are read; the congestion window is
 //!    inferred from a departure at an ACK's arrival, with TCP_INFO as its proof. The send buffer's time by TCP_INFO
 //!    comes before both an earlier loss and the congestion window.
-//! 5. *A loss has its consequences.* From when the lost packet would have arrived until its bytes did, as far as
-//!    nothing else arrived; and later waits for the congestion window, from when slow start without the loss would have sent
-//!    everything. A packet that was only late, and that the sender took for lost, is reordering with the same
-//!    consequences.
+//! 5. *A loss has its consequences.* They are the time from when the lost packet would have arrived until its bytes
+//!    did, as far as nothing else arrived; and waits for the congestion window after the time at which slow start
+//!    without the loss would have sent everything. A packet that was only late, and that the sender took for lost, is
+//!    reordering with the same consequences.
 //! 6. *Other streams' bytes come before what delayed them.* While they arrive between the response's own, the cause is
-//!    head-of-line blocking; only a full HTTP/2 stream window of the response itself comes before.
+//!    head-of-line blocking; only a full HTTP/2 window of stream or connection comes before.
 //! 7. *The CPU's accounting comes before processing.* A server that was not allowed to run did not compute.
 //!
 //! A share is where the time went. What removing a cause gains may be more or less, where causes multiply each other:
@@ -45,7 +46,7 @@
 //!
 //! # Confidence
 //!
-//! *Certain*: the evidence states it. *Likely*: the evidence speaks for it, and what would exclude the others is
+//! *Certain*: the evidence states it. *Likely*: the evidence supports it, and what would exclude the others is
 //! missing. *Weak*: one of several that fit. *Unknown* is a cause of its own: the evidence does not decide. A path
 //! whose delay without queues is not known has only weak distances and windows, because a queue that never empties
 //! looks like distance.
@@ -79,5 +80,5 @@ pub use explanation::{Dominant, Explanation, Share, explain};
 pub use facts::Facts;
 pub use summary::{Explained, Group, Summary};
 pub use timeline::Interval;
-pub use transfer::{Duration, Transfer};
+pub use transfer::{Transfer, TransferTime};
 pub use what_if::{Prediction, Remedy, transfer, what_if};

@@ -7,7 +7,7 @@ use crate::evidence::{CpuWait, Evidence};
 use crate::timeline::{Label, Overlay, Timeline};
 use crate::view::{Parts, View};
 
-/// Divides the time until the request is at the server and returns when that was; `None` if no input tells.
+/// Divides the time until the request is at the server and returns when that was; `None` if no input shows it.
 pub(crate) fn divide(timeline: &mut Timeline, evidence: &Evidence, view: Option<&View>) -> Option<u64> {
     let load = &evidence.load;
     let started = load.started_at?;

@@ -139,8 +139,8 @@ impl Response<'_> {
     }
 
     /// A later part: what the sender waited for, and what the path added.
-    /// `before` is the delay of the earlier part's packet without queues: what two packets share is no reason for the
-    /// time between them.
+    /// `before` is the delay without queues of the previous part's packet. A delay that both packets have does not
+    /// explain the time between their arrivals.
     fn later(&self, timeline: &mut Timeline, step: &Step, before: u64) {
         let Some(sent) = self.transmission(step) else {
             timeline.push(step.at, Label::unknown(Rule::NoInput));
@@ -171,7 +171,8 @@ impl Response<'_> {
         let Some(lost) = sent.earlier else { return };
         let serialisation = sent.delivered.path.map_or(0, |(parts, _)| parts.serialisation);
         let expected = lost.at.saturating_add(self.view.down_delay()).saturating_add(serialisation);
-        timeline.push(expected.min(step.at), Label::new(Cause::BottleneckRate, Confidence::Likely, Rule::PathRecord));
+        let rule = if sent.delivered.path.is_some() { Rule::PathRecord } else { Rule::BothEnds };
+        timeline.push(expected.min(step.at), Label::new(Cause::BottleneckRate, Confidence::Likely, rule));
         let again = sent.delivered.at;
         let cause = if lost.path.is_some_and(|(_, dropped)| !dropped) {
             Cause::Reordering

@@ -1,8 +1,6 @@
 //! One sentence about what limits a response, with figures and, where one is known, a remedy.
 
-use std::time::Duration;
-
-use units::format_duration;
+use units::figures::{bit_rate, duration};
 
 use crate::cause::{Cause, Confidence, Limit};
 use crate::explanation::Explanation;
@@ -13,8 +11,8 @@ use crate::what_if::{Remedy, transfer, what_if};
 pub(crate) fn sentence(group: &Group, example: &Explanation) -> String {
     let Some(dominant) = group.dominant else { return String::from("The responses took no time.") };
     let percent = (dominant.time_ns * 100 + group.response_time_ns / 2) / group.response_time_ns.max(1);
-    let place = group.distance_ns.map_or(String::from("Of"), |distance| format!("At {}, of", time(distance)));
-    let median = format!("the median response of {}", time(group.response_time_ns));
+    let place = group.distance_ns.map_or(String::from("Of"), |distance| format!("At {}, of", duration(distance)));
+    let median = format!("the median response of {}", duration(group.response_time_ns));
     if dominant.limit == Limit::Of(Cause::Unknown) {
         return format!("{place} {median}, {percent} % is unknown: the inputs do not decide what limits it.");
     }
@@ -49,7 +47,7 @@ fn phrase(limit: Limit) -> &'static str {
             Cause::Http2StreamWindow => "waiting for the HTTP/2 stream window",
             Cause::Http2ConnectionWindow => "waiting for the HTTP/2 connection window",
             Cause::BottleneckRate => "transmission at the bottleneck's rate",
-            Cause::Queue => "waiting in the queue of the client's link",
+            Cause::Queue => "waiting in a queue",
             Cause::SharedQueue => "waiting in the queue of a shared link",
             Cause::HeadOfLine => "waiting behind other streams of the connection",
             Cause::Reordering => "waiting for reordered packets",
@@ -99,14 +97,14 @@ fn detail(limit: Limit, example: &Explanation) -> Option<String> {
             Some(with_remedy(state, example, "on an open connection", Remedy::KeepAlive))
         }
         Cause::TlsHandshake => {
-            let state = format!("it takes {}", time(example.time_of(Cause::TlsHandshake)));
+            let state = format!("it takes {}", duration(example.time_of(Cause::TlsHandshake)));
             Some(with_remedy(state, example, "with a resumed session", Remedy::TlsResumption))
         }
         Cause::BottleneckRate => {
-            let megabits = facts.bottleneck_bit_per_s? as f64 / 1e6;
-            Some(format!("{} at {megabits:.3} Mbit/s", size(facts.response_bytes?)))
+            let rate = bit_rate(facts.bottleneck_bit_per_s? as f64);
+            Some(format!("{} at {rate}", size(facts.response_bytes?)))
         }
-        Cause::Propagation => Some(format!("the round trip is {}", time(facts.rtt_ns?))),
+        Cause::Propagation => Some(format!("the round trip is {}", duration(facts.rtt_ns?))),
         _ => None,
     }
 }
@@ -123,7 +121,7 @@ fn ample(example: &Explanation) -> Option<u64> {
 fn with_remedy(state: String, example: &Explanation, change: &str, remedy: Remedy) -> String {
     match what_if(example, remedy) {
         Some(prediction) if prediction.gain_ns > 0 => {
-            let gain = time(prediction.gain_ns.unsigned_abs());
+            let gain = duration(prediction.gain_ns.unsigned_abs());
             let [before, after] = prediction.round_trips;
             let rounds =
                 if before > after { format!(" {after} instead of {before} round trips and") } else { String::new() };
@@ -133,12 +131,7 @@ fn with_remedy(state: String, example: &Explanation, change: &str, remedy: Remed
     }
 }
 
-fn time(nanos: u64) -> String {
-    // Three significant digits.
-    let unit = 10_u64.pow(nanos.max(1).ilog10().saturating_sub(2));
-    format_duration(Duration::from_nanos((nanos + unit / 2) / unit * unit))
-}
-
+/// A size as windows and buffers are configured, in powers of 1024.
 fn size(bytes: u64) -> String {
     match bytes {
         0..1_024 => format!("{bytes} bytes"),

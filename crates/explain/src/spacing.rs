@@ -34,5 +34,5 @@ impl Spacing {
     }
 }
 
-/// Fewer pairs tell no rate.
+/// Least number of pairs for an estimate.
 const MIN_PAIRS: usize = 5;

@@ -27,7 +27,7 @@ pub struct Transfer {
 
 /// How long a transfer takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Duration {
+pub struct TransferTime {
     /// From the request's departure to the response's last byte, without server processing, nanoseconds.
     pub time_ns: u64,
     /// Round trips in which response segments were sent; 1 if all left in the first.
@@ -41,7 +41,7 @@ const HEADER_BYTES: u64 = 52;
 
 impl Transfer {
     /// Simulates the transfer.
-    pub fn simulate(&self) -> Duration {
+    pub fn simulate(&self) -> TransferTime {
         let segment = self.segment_bytes.max(1);
         let count = self.response_bytes.div_ceil(segment).max(1);
         let simulated = count.min(MAX_SEGMENTS);
@@ -57,7 +57,7 @@ impl Transfer {
         let second_half = simulated.div_ceil(2).max(1);
         let rest = u128::from(last - middle) * u128::from(count - simulated) / u128::from(second_half);
         let time_ns = last.saturating_add(u64::try_from(rest).unwrap_or(u64::MAX)).saturating_add(self.rtt_ns / 2);
-        Duration { time_ns, round_trips: flight.round_trips }
+        TransferTime { time_ns, round_trips: flight.round_trips }
     }
 }
 
@@ -158,17 +158,17 @@ mod tests {
     #[test]
     fn slow_start_doubles_the_flight_each_round_trip() {
         // 10 + 20 + 40 + 30 segments.
-        assert_eq!(PLAIN.simulate(), Duration { time_ns: 400_000_000, round_trips: 4 });
+        assert_eq!(PLAIN.simulate(), TransferTime { time_ns: 400_000_000, round_trips: 4 });
         let larger = Transfer { initial_window: 32, ..PLAIN };
-        assert_eq!(larger.simulate(), Duration { time_ns: 300_000_000, round_trips: 3 });
+        assert_eq!(larger.simulate(), TransferTime { time_ns: 300_000_000, round_trips: 3 });
         let unlimited = Transfer { initial_window: 100, ..PLAIN };
-        assert_eq!(unlimited.simulate(), Duration { time_ns: 100_000_000, round_trips: 1 });
+        assert_eq!(unlimited.simulate(), TransferTime { time_ns: 100_000_000, round_trips: 1 });
     }
 
     #[test]
     fn a_receive_window_is_one_window_each_round_trip() {
         let limited = Transfer { initial_window: 100, receive_window: Some(10 * 1_448), ..PLAIN };
-        assert_eq!(limited.simulate(), Duration { time_ns: 1_000_000_000, round_trips: 10 });
+        assert_eq!(limited.simulate(), TransferTime { time_ns: 1_000_000_000, round_trips: 10 });
     }
 
     #[test]

@@ -85,7 +85,7 @@ pub(crate) struct View {
     pub(crate) arrivals_seen: bool,
     /// Upward packets.
     pub(crate) up: Upward,
-    /// One-way delays without queues; `None` where no input tells.
+    /// One-way delays without queues; `None` where no input has them.
     pub(crate) delay: Option<OneWay>,
     /// Unwraps sequence numbers of the downward stream.
     pub(crate) down_numbers: Unwrapper,

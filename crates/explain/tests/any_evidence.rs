@@ -1,4 +1,4 @@
-//! Properties that hold for any evidence: also nonsense, out of order, truncated.
+//! Properties that hold for any evidence: contradictory, out of order or truncated, too.
 
 use explain::{
     Cause, CpuInterval, CpuWait, DataFrame, Evidence, Http2Windows, LoadTimes, Packet, PathRecord, Protocol, Span,

@@ -1,7 +1,7 @@
 //! Timestamps of a run, and durations as text.
 //!
-//! A [`Timestamp`] counts nanoseconds since the start of the run on the monotonic clock. Only the crate `testbed` reads
-//! a clock; all computing crates take a `Timestamp` as an argument. Durations are `std::time::Duration`.
+//! A [`Timestamp`] counts nanoseconds since the start of the run on the monotonic clock. Crates that
+//! compute read no clock: they take a `Timestamp` as an argument. Durations are `std::time::Duration`.
 //! [`parse_duration`] and [`format_duration`] convert them from and to text, and [`text`] is the serde adapter
 //! (`#[serde(with = "units::time::text")]`).
 

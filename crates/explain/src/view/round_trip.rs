@@ -1,4 +1,4 @@
-//! The path's delay without queues, from the best input that tells it.
+//! The path's delay without queues, from the most trusted input that has it.
 
 use std::collections::HashMap;
 

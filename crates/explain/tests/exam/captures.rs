@@ -118,8 +118,8 @@ fn captures_of_both_ends_name_the_limit() {
         let explanation = explained(&world, [true, true]);
         let dominant = explanation.dominant().map(|dominant| dominant.limit);
         assert_eq!(dominant, Some(limit), "{:?}", explanation.shares());
-        // The client's end alone states the same time.
-        assert_eq!(explained(&world, [true, false]).response_time_ns(), explanation.response_time_ns());
+        let truth = simulate(&world).response_time();
+        assert!(explanation.response_time_ns().abs_diff(truth) < 5 * MS, "{truth} {:?}", explanation.shares());
     }
 }
 

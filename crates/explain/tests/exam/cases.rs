@@ -55,6 +55,20 @@ pub enum Inputs {
     Load,
 }
 
+impl Inputs {
+    /// As the table of docs/concepts/explain.md names them.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Inputs::All => "all",
+            Inputs::BothEnds => "packets of both ends",
+            Inputs::Client => "packets of the client",
+            Inputs::ClientAndRtt => "packets of the client, known RTT",
+            Inputs::Server => "packets of the server",
+            Inputs::Load => "load times",
+        }
+    }
+}
+
 /// What the instruments of a recording saw.
 pub fn evidence(world: &World, recording: Recording, inputs: Inputs) -> Evidence {
     let all = inputs == Inputs::All;

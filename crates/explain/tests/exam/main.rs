@@ -18,6 +18,9 @@ use cases::{CASES, Inputs, RTTS, SIZES, worlds};
 use explain::{Cause, Confidence, Limit};
 use world::{MS, World};
 
+/// The page that states the exam's figures.
+const PAGE: &str = include_str!("../../../../docs/concepts/explain.md");
+
 /// How a set of answers was.
 #[derive(Clone, Copy, Debug, Default)]
 struct Marks {
@@ -173,15 +176,25 @@ fn the_dominant_limit_is_named_with_all_inputs() {
 #[test]
 fn fewer_inputs_give_more_unknown_and_no_confident_errors() {
     let all = examine(Inputs::All, true);
+    assert_row_on_page(Inputs::All, &all);
     let mut unknown = Vec::new();
     for inputs in [Inputs::BothEnds, Inputs::ClientAndRtt, Inputs::Client, Inputs::Server, Inputs::Load] {
         let marks = examine(inputs, true);
+        assert_row_on_page(inputs, &marks);
         assert!(marks.confident_error_share() <= 0.02, "{inputs:?} {marks:?}");
         assert!(marks.unknown_time > all.unknown_time, "{inputs:?} {marks:?}");
         unknown.push(marks.unknown_time);
     }
     // Load times alone say least.
     assert_eq!(unknown.iter().max(), unknown.last());
+}
+
+/// The page's table has the row of these marks.
+#[track_caller]
+fn assert_row_on_page(inputs: Inputs, marks: &Marks) {
+    let Marks { right, wrong_and_weak, wrong_and_confident, unknown, .. } = marks;
+    let row = format!("| {} | {right} | {wrong_and_weak} | {wrong_and_confident} | {unknown} |", inputs.name());
+    assert!(PAGE.contains(&row), "docs/concepts/explain.md has no row {row}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Worlds with several limits at the same time, drawn at random: nobody chose them to be easy.
+//! Worlds with several limits at the same time, drawn at random, so that they are not selected for being easy.
 
 use stats::Rng;
 

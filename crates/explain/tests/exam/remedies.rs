@@ -36,12 +36,7 @@ const TRIALS: &[Trial] = &[
         Remedy::TlsResumption,
         |w| w.tls = Tls::Resumed,
     ),
-    (
-        "half of the distance on a new connection",
-        |w| w.new_connection = true,
-        Remedy::Rtt(30 * MS),
-        |w| w.rtt = 30 * MS,
-    ),
+    ("round trip of 30 ms on a new connection", |w| w.new_connection = true, Remedy::Rtt(30 * MS), |w| w.rtt = 30 * MS),
     (
         "initcwnd 2 to 10 at 5 Mbit/s",
         |w| (w.initial_window, w.rate) = (Some(2), Some(5_000_000)),

@@ -21,9 +21,9 @@ fn the_sentence_names_limit_figures_and_remedy() {
     let mut world = World::plain(150, 100_000);
     assert_eq!(
         sentence(&world),
-        "At 150ms, of the median response of 451ms, 66 % is waiting for the congestion window: the server's initial \
+        "At 150 ms, of the median response of 451 ms, 66 % is waiting for the congestion window: the server's initial \
          window is 10 segments and the response needs 3 round trips; with an initial window of 32 it would need 2 \
-         instead of 3 round trips and about 150ms less."
+         instead of 3 round trips and about 150 ms less."
     );
     world.receive_buffer = 8 << 10;
     let text = sentence(&world);
@@ -31,12 +31,12 @@ fn the_sentence_names_limit_figures_and_remedy() {
     let mut world = World::plain(20, 20_000);
     world.rate = Some(1_000_000);
     let text = sentence(&world);
-    assert!(text.contains("transmission at the bottleneck's rate: 20 KB at 1.000 Mbit/s."), "{text}");
+    assert!(text.contains("transmission at the bottleneck's rate: 20 KB at 1.00 Mbit/s."), "{text}");
     let mut world = World::plain(40, 5_000);
     (world.new_connection, world.tls) = (true, Tls::Full);
     let text = sentence(&world);
     assert!(
-        text.contains("the TLS handshake: it takes 80ms; with a resumed session it would need about 40ms less"),
+        text.contains("the TLS handshake: it takes 80.0 ms; with a resumed session it would need about 40.0 ms less"),
         "{text}"
     );
 }
@@ -74,7 +74,7 @@ fn a_summary_has_percentiles_distances_and_the_slowest() {
         assert!(group.response_time_ns.abs_diff(sum) <= group.shares.len() as u64, "{group:?}");
     }
     // The far median is the longer one: the sentence is about it.
-    assert!(summary.sentence.starts_with("At 150ms"), "{}", summary.sentence);
+    assert!(summary.sentence.starts_with("At 150 ms"), "{}", summary.sentence);
     assert_eq!(Summary::of(&[]).sentence, "No response to explain.");
 }
 

@@ -104,7 +104,7 @@ pub const REQUEST_BYTES: u64 = 120;
 /// CPU time of a request where the CPU is limited, and the period of the quota.
 pub const CPU_WORK: u64 = 100 * MS;
 const CPU_PERIOD: u64 = 100 * MS;
-const SAMPLE_EVERY: u64 = 5 * MS;
+const SAMPLE_INTERVAL: u64 = 5 * MS;
 
 /// Simulates `world`.
 pub fn simulate(world: &World) -> Recording {
@@ -461,7 +461,7 @@ impl Sim<'_> {
     /// TCP_INFO as a sampler would have read it until `until`.
     fn sample(&mut self, until: u64) {
         let Some(sender) = &self.sender else { return };
-        self.sampled_at = self.sampled_at.max(self.now.next_multiple_of(SAMPLE_EVERY));
+        self.sampled_at = self.sampled_at.max(self.now.next_multiple_of(SAMPLE_INTERVAL));
         while self.sampled_at < until {
             self.recording.samples.push(TcpSample {
                 at: Timestamp::from_nanos(self.sampled_at),
@@ -473,7 +473,7 @@ impl Sim<'_> {
                 receive_window_limited_ns: 0,
                 send_buffer_limited_ns: sender.buffer_limited_at(self.sampled_at),
             });
-            self.sampled_at += SAMPLE_EVERY;
+            self.sampled_at += SAMPLE_INTERVAL;
         }
     }
 }

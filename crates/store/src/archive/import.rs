@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   archive --> gunzip, counted --> headers, contents --> .import-N/  (in the run store, no run's name)
-//!                                                            '-- after the whole archive was read and is valid: renamed, run by run
+//!                                                            '-- when all of it is read and valid: renamed, run by run
 //! ```
 //!
 //! The archive is untrusted. An import refuses:
@@ -176,9 +176,9 @@ impl Drop for Staging {
 /// Removes staging folders of killed imports.
 fn sweep(root: &Path) {
     for entry in fs::read_dir(root).into_iter().flatten().flatten() {
-        let remaining = entry.file_name().to_str().is_some_and(|name| name.starts_with(STAGING_PREFIX));
-        let folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
-        if remaining && folder && File::open(entry.path()).is_ok_and(|folder| folder.try_lock().is_ok()) {
+        let is_staging = entry.file_name().to_str().is_some_and(|name| name.starts_with(STAGING_PREFIX));
+        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        if is_staging && is_folder && File::open(entry.path()).is_ok_and(|folder| folder.try_lock().is_ok()) {
             let _ = fs::remove_dir_all(entry.path());
         }
     }

@@ -46,9 +46,11 @@ pub fn run(arguments: &args::Explain) -> Result<Exit> {
         false => (None, Some(&main.connections)),
     };
     let mut responses: Vec<(WireRequest, Explained)> = Vec::new();
+    let mut server_seen = false;
     for request in main.requests {
         let evidence: Option<Evidence> = explain::evidence(&request, client, server);
         if let Some(mut evidence) = evidence {
+            server_seen |= evidence.server_packets.is_some();
             evidence.configured_rtt_ns = arguments.rtt.map(saturating_nanos);
             let explanation: Explanation = explain::explain(&evidence);
             responses.push((request, Explained { distance_ns: None, explanation }));
@@ -59,6 +61,10 @@ pub fn run(arguments: &args::Explain) -> Result<Exit> {
         !responses.is_empty(),
         "{path}: no complete HTTP/1 response with its packets; encrypted connections and HTTP/2 are not explained"
     );
+    if let (Some(server), false) = (&arguments.read_server, server_seen) {
+        let server = server.display();
+        print_message(format_args!("note: {server}: none of the connections of {path}, which alone is explained"));
+    }
     let (requests, explained): (Vec<WireRequest>, Vec<Explained>) = responses.into_iter().unzip();
     let summary = Summary::of(&explained);
     if arguments.json {
@@ -125,6 +131,19 @@ impl Capture {
                 return Err(failure.context(path.display().to_string()));
             }
             print_message(format_args!("note: {}: {failure:#}", path.display()));
+        }
+        if outcome.interrupted {
+            print_message(format_args!(
+                "note: {}: interrupted; only the packets read so far are explained",
+                path.display()
+            ));
+        }
+        if outcome.drops > 0 {
+            print_message(format_args!(
+                "note: {}: packets lost by the capture: {}; responses around them may seem to have losses or pauses",
+                path.display(),
+                outcome.drops
+            ));
         }
         if let Some(number) = unknown {
             print_message(format_args!(

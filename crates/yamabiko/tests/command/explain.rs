@@ -40,11 +40,11 @@ fn explain_divides_the_times_of_a_capture_at_the_server() {
     assert_eq!(responses.len(), 3);
     for response in responses {
         // The client's times are half a round trip of 48 ms earlier and later.
-        let whole = response["response_time_ns"].as_u64().unwrap();
+        assert_eq!(response["response_time_ns"], 68_000_000, "{response}");
         let shares = response["shares"].as_array().unwrap();
-        assert_eq!(shares.iter().map(|share| share["time_ns"].as_u64().unwrap()).sum::<u64>(), whole);
-        let distance = shares.iter().find(|share| share["cause"] == "propagation").unwrap();
-        assert_eq!(distance["time_ns"], 48_000_000, "{response}");
+        let share = |cause: &str| &shares.iter().find(|share| share["cause"] == cause).unwrap()["time_ns"];
+        assert_eq!(share("propagation"), 48_000_000, "{response}");
+        assert_eq!(share("server_processing"), 20_000_000, "{response}");
         assert_eq!(response["target"], "GET /a");
     }
     let output = workspace.run(&["explain", "-r", str_of(&file), "--at", "server"]);
@@ -53,7 +53,7 @@ fn explain_divides_the_times_of_a_capture_at_the_server() {
 }
 
 #[test]
-fn explain_refuses_what_is_no_capture_of_responses() {
+fn explain_rejects_captures_without_responses_and_between_the_ends() {
     let workspace = Workspace::concurrent();
     let file = capture(&workspace);
     let stderr = |words: &[&str]| {
@@ -66,4 +66,25 @@ fn explain_refuses_what_is_no_capture_of_responses() {
     let text = workspace.file("text");
     fs::write(&text, "not a capture").unwrap();
     assert!(stderr(&["-r", str_of(&text)]).contains("not the start of a pcap"));
+    let empty = workspace.file("empty.pcap");
+    fs::write(&empty, "").unwrap();
+    assert!(stderr(&["-r", str_of(&empty)]).contains("the file is empty"));
+    let mut header = Vec::new();
+    write::pcap_header(&mut header, LinkType::RawIp, 65_535);
+    let without_packets = workspace.file("header.pcap");
+    fs::write(&without_packets, header).unwrap();
+    assert!(stderr(&["-r", str_of(&without_packets)]).contains("no complete HTTP/1 response"));
+}
+
+#[test]
+fn explain_explains_the_responses_of_a_truncated_capture_with_a_note() {
+    let workspace = Workspace::concurrent();
+    let file = capture(&workspace);
+    let bytes = fs::read(&file).unwrap();
+    fs::write(&file, &bytes[..bytes.len() - 5]).unwrap();
+    let output = workspace.run(&["explain", "-r", str_of(&file), "--at", "server", "--json"]);
+    assert_eq!(output.code, Some(0), "{}", output.stderr);
+    assert!(output.stderr.contains("note: "), "{}", output.stderr);
+    let document: Value = serde_json::from_str(&output.stdout).unwrap();
+    assert_eq!(document["summary"]["responses"], 3);
 }

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::time::Duration;
 
 use explain::{Cause, Explained, Group, Summary};
 use schema::WireRequest;
-use units::{format_duration, printable};
+use units::figures::duration;
+use units::printable;
 
 /// Characters of a waterfall's bar.
 const BAR: u64 = 40;
@@ -40,7 +40,7 @@ fn table(text: &mut String, summary: &Summary) {
     }
     writeln!(text, "  confidence at p50").expect("text");
     write!(text, "{:36}", "response time").expect("text");
-    groups.iter().for_each(|group| write!(text, "{:>8}", time(group.response_time_ns)).expect("text"));
+    groups.iter().for_each(|group| write!(text, "{:>8}", duration(group.response_time_ns)).expect("text"));
     text.push('\n');
     let shown = |group: &Group| -> Vec<Cause> {
         let shares = group.shares.iter().filter(|share| share.time_ns * 200 >= group.response_time_ns);
@@ -63,7 +63,7 @@ fn table(text: &mut String, summary: &Summary) {
 fn waterfall(text: &mut String, request: &WireRequest, explained: &Explained) {
     let explanation = &explained.explanation;
     let whole = explanation.response_time_ns().max(1);
-    writeln!(text, "\n  {}  {}", time(whole), target(request)).expect("text");
+    writeln!(text, "\n  {}  {}", duration(whole), target(request)).expect("text");
     let Some(start) = explanation.intervals.first().map(|part| part.from_ns) else { return };
     for share in explanation.shares().iter().filter(|share| share.time_ns * 50 >= whole) {
         let mut bar = vec![b' '; BAR as usize];
@@ -74,13 +74,7 @@ fn waterfall(text: &mut String, request: &WireRequest, explained: &Explained) {
         }
         let bar = String::from_utf8_lossy(&bar);
         let (name, confidence) = (share.cause.name(), share.confidence.as_str());
-        writeln!(text, "    |{bar}| {:>7} {name} ({confidence}: {})", time(share.time_ns), share.rule.text())
+        writeln!(text, "    |{bar}| {:>7} {name} ({confidence}: {})", duration(share.time_ns), share.rule.text())
             .expect("text");
     }
-}
-
-fn time(nanos: u64) -> String {
-    // Three significant digits.
-    let unit = 10_u64.pow(nanos.max(1).ilog10().saturating_sub(2));
-    format_duration(Duration::from_nanos((nanos + unit / 2) / unit * unit))
 }
