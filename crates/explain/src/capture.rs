@@ -91,8 +91,9 @@ impl Connections {
         Some(())
     }
 
-    /// The packets of a request's connection: its handshake, and those from the request on.
-    fn packets(&self, request: &WireRequest, from: Timestamp, until: Timestamp) -> Option<Vec<Packet>> {
+    /// The packets of a request's connection: its handshake, and those from the request's first packet `from` to the
+    /// response's last packet `done`, with what follows up to the next request or connection.
+    fn packets(&self, request: &WireRequest, from: Timestamp, done: Timestamp) -> Option<Vec<Packet>> {
         let Flow { segments, syns } = self.flows.get(&key(request.client, request.server))?;
         let client_is_first = request.client < request.server;
         let is_up = |segment: &Segment| segment.from_first == client_is_first;
@@ -119,7 +120,13 @@ impl Connections {
         // Without both SYNs the scale is unknown; if one side did not offer it, there is none (RFC 7323).
         let scales = scale(true).zip(scale(false)).map(|(up, down)| up.zip(down).unwrap_or((0, 0)));
         let first = segments.partition_point(|segment| segment.at < from).max(opened + handshake.len());
-        let last = segments.partition_point(|segment| segment.at <= until).max(first);
+        let until = Timestamp::from_nanos(done.as_nanos().saturating_add(AFTER_NS));
+        let response_end = segments.partition_point(|segment| segment.at <= done).max(first);
+        let is_next = |segment: &Segment| {
+            is_up(segment) && segment.length > 0 || segment.header.flags & (flags::SYN | flags::ACK) == flags::SYN
+        };
+        let after = segments[response_end..].iter().take_while(|segment| segment.at <= until && !is_next(segment));
+        let last = response_end + after.count();
         let packets = handshake.iter().chain(&segments[first..last]).map(|segment| {
             let up = is_up(segment);
             let scaled = scales.map(|(of_client, of_server)| {
@@ -156,8 +163,7 @@ impl Connections {
 pub fn evidence(request: &WireRequest, client: Option<&Connections>, server: Option<&Connections>) -> Option<Evidence> {
     let first = request.request_first_at?;
     let last = request.response_last_at.filter(|_| request.complete)?;
-    let until = Timestamp::from_nanos(last.as_nanos().saturating_add(AFTER_NS));
-    let packets = |capture: Option<&Connections>| capture.and_then(|capture| capture.packets(request, first, until));
+    let packets = |capture: Option<&Connections>| capture.and_then(|capture| capture.packets(request, first, last));
     let (client_packets, server_packets) = (packets(client), packets(server));
     let at_client = client_packets.is_some();
     let seen = client_packets.as_ref().or(server_packets.as_ref())?;

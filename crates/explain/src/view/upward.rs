@@ -161,9 +161,12 @@ fn key(packet: &Packet) -> Key {
     (packet.sequence, packet.acknowledgement, packet.length)
 }
 
-/// Upward packets with an acknowledgement among a capture's packets.
+/// Upward packets with an acknowledgement among a capture's packets, from the first payload on. The handshake's ACK may be
+/// gigabytes before a later request of the connection: unwrapped beside the request's, it would be the highest.
 fn drafts(packets: &[&Packet], mut numbers: Unwrapper, mut own: Unwrapper) -> Vec<Draft> {
-    let up = packets.iter().filter(|packet| packet.direction == Direction::Up && packet.has(flags::ACK));
+    let is_up = |packet: &&&Packet| packet.direction == Direction::Up;
+    let request = packets.iter().position(|packet| is_up(&packet) && packet.length > 0).unwrap_or(0);
+    let up = packets[request..].iter().filter(is_up).filter(|packet| packet.has(flags::ACK));
     up.map(|packet| {
         let ack = numbers.offset(packet.acknowledgement);
         Draft {
@@ -203,4 +206,31 @@ fn payload(packets: &[&Packet], mut numbers: Unwrapper) -> Vec<RequestPacket> {
         RequestPacket { left: packet.at.as_nanos(), first, end: first + packet.sequence_length() }
     })
     .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use units::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn acknowledgements_rise_on_a_connection_that_carried_gigabytes_before_the_request() {
+        let packet = |at_ns, acknowledgement, length| Packet {
+            at: Timestamp::from_nanos(at_ns),
+            direction: Direction::Up,
+            flags: flags::ACK,
+            sequence: 1,
+            acknowledgement,
+            window: Some(1 << 16),
+            length,
+            sack: Vec::new(),
+        };
+        let sent = 3_000_000_000;
+        let packets = [packet(0, 1, 0), packet(9, sent, 100), packet(19, sent + 1448, 0), packet(29, sent + 2896, 0)];
+        let packets: Vec<&Packet> = packets.iter().collect();
+        let upward = Upward::new(&packets, &[], &[], Unwrapper::new(0), Unwrapper::new(0), None);
+        let rises: Vec<u64> = upward.acked.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        assert_eq!(rises, [1448, 1448]);
+    }
 }
