@@ -357,7 +357,7 @@ impl WorkloadRequest {
     }
 }
 
-/// Checks a complete response by itself. `polymix::judge` checks it against earlier responses.
+/// Checks a complete response by itself. `polymix::verifier` checks it against earlier responses.
 fn verify_response(
     world: &World,
     workload_request: &WorkloadRequest,

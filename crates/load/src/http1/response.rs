@@ -402,7 +402,7 @@ impl Response {
             Body::None | Body::Length(0) => Stage::Whole,
             Body::Length(length) => Stage::Length(length),
             Body::Chunked => Stage::Chunked(Chunked::new()),
-            // The load never sends CONNECT or Upgrade, so there is no tunnel.
+            // Only a response to CONNECT or Upgrade opens a tunnel, and the load engine sends neither.
             Body::UntilClose | Body::Tunnel => Stage::UntilClose,
         };
         Ok(())
