@@ -108,8 +108,8 @@ pub fn of_parts<'a>(name: &str, what: &str, parts: impl Iterator<Item = JudgedPa
     names.dedup();
     let names = if names.is_empty() { String::new() } else { format!(": {}", names.join(", ")) };
     let why = match doubtful {
-        0 => format!("{what} that figures rest on: all {all} are valid"),
-        some => format!("{what} that figures rest on and that are not valid, {some} of {all}{names}"),
+        0 => format!("{what} that figures depend on: all {all} are valid"),
+        some => format!("{what} that figures depend on and that are not valid, {some} of {all}{names}"),
     };
     Check {
         name: name.into(),
@@ -134,18 +134,18 @@ pub fn merge_repeated(checks: Vec<Check>) -> Vec<Check> {
             && (a.state, a.weight, a.limit, &a.unit, &a.why) == (b.state, b.weight, b.limit, &b.unit, &b.why)
     };
     let excess = |check: &Check| check.value.zip(check.limit).map_or(0.0, |(value, limit)| (value - limit).abs());
-    let mut checks_out: Vec<Check> = Vec::with_capacity(checks.len());
+    let mut merged: Vec<Check> = Vec::with_capacity(checks.len());
     for check in &checks {
         let group: Vec<&Check> = checks.iter().filter(|other| is_same_check(check, other)).collect();
         if matches!(check.state, CheckState::Ok | CheckState::NotApplicable) || group.len() < FOLDED_RUNS_MIN {
-            checks_out.push(check.clone());
+            merged.push(check.clone());
         } else if std::ptr::eq(group[0], check) {
             let worst = group.iter().copied().max_by(|a, b| excess(a).total_cmp(&excess(b))).unwrap_or(check);
             let (run, name) = parts(worst);
-            checks_out.push(Check { name: format!("{} runs, worst in {run}: {name}", group.len()), ..worst.clone() });
+            merged.push(Check { name: format!("{} runs, worst in {run}: {name}", group.len()), ..worst.clone() });
         }
     }
-    checks_out
+    merged
 }
 
 /// The verdict of this name.
@@ -253,10 +253,10 @@ mod tests {
             (JudgedPart { verdict: "valid", doubts: &[] }, JudgedPart { verdict: "suspect", doubts: &late });
         let all = of_parts("loads_valid", "loads", [good, good].into_iter(), 1);
         assert_eq!((all.state, all.value), (CheckState::Ok, Some(0.0)));
-        assert_eq!(all.why, "loads that figures rest on: all 2 are valid; 1 more are left out of every figure");
+        assert_eq!(all.why, "loads that figures depend on: all 2 are valid; 1 more are left out of every figure");
         let some = of_parts("loads_valid", "loads", [good, bad].into_iter(), 0);
         assert_eq!((some.state, some.weight, some.value), (CheckState::Failed, Weight::Suspect, Some(1.0)));
-        assert_eq!(some.why, "loads that figures rest on and that are not valid, 1 of 2: generator_on_time");
+        assert_eq!(some.why, "loads that figures depend on and that are not valid, 1 of 2: generator_on_time");
         let worst = of_parts("x", "loads", [bad, JudgedPart { verdict: "invalid", doubts: &[] }].into_iter(), 0);
         assert_eq!(worst.weight, Weight::Invalid);
         assert_eq!(named("good"), Verdict::Invalid, "an unknown verdict counts as invalid");

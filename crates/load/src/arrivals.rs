@@ -95,7 +95,7 @@ pub struct Schedule {
 #[derive(Clone, Debug)]
 enum State {
     Constant { index: u64 },
-    Random { rng: Rng, at: rate::Place, modulation: Modulation },
+    Random { rng: Rng, at: rate::Position, modulation: Modulation },
 }
 
 impl Schedule {
@@ -111,7 +111,9 @@ impl Schedule {
         };
         let spacing = match modulation {
             None => State::Constant { index: 0 },
-            Some(modulation) => State::Random { rng: Rng::named(seed, "arrivals"), at: rate::Place::START, modulation },
+            Some(modulation) => {
+                State::Random { rng: Rng::named(seed, "arrivals"), at: rate::Position::START, modulation }
+            }
         };
         let mut schedule = Schedule { rate: rate.clone(), spacing, start, next: start };
         schedule.draw();

@@ -54,7 +54,7 @@ impl AliasTable {
     /// likely.
     ///
     /// # Panics
-    /// Without a weight, or with more than 2^32 - 1.
+    /// Without a weight, or with more than 2^32 - 2.
     pub(crate) fn new(weights: impl ExactSizeIterator<Item = f64>) -> Self {
         let mut shares: Vec<f64> =
             weights.map(|weight| if weight.is_finite() && weight > 0.0 { weight } else { 0.0 }).collect();

@@ -31,7 +31,7 @@ pub enum LoadError {
     UnreadableUrl {
         /// As typed.
         url: String,
-        /// ActionKind is wrong with it.
+        /// What is wrong with it.
         why: String,
     },
     /// A header without a colon, or with invalid characters.
@@ -39,7 +39,7 @@ pub enum LoadError {
     BadHeader {
         /// As typed, control characters escaped.
         header: String,
-        /// ActionKind is wrong with it.
+        /// What is wrong with it.
         why: &'static str,
     },
 }

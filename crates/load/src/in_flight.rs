@@ -10,7 +10,7 @@ use crate::virtual_users::WorkloadRequest;
 #[derive(Clone, Debug)]
 pub(crate) struct InFlightRequest {
     pub(crate) record: RequestRecord,
-    /// ActionKind the request belongs to.
+    /// What the request belongs to.
     pub(crate) purpose_key: PurposeKey,
     /// Whether the request is a retry, after the server closed its first connection.
     pub(crate) retried: bool,
@@ -25,7 +25,7 @@ impl PurposeKey {
     pub(crate) const PLAIN: PurposeKey = PurposeKey(u32::MAX);
 }
 
-/// ActionKind a request belongs to.
+/// What a request belongs to.
 #[derive(Debug, Default)]
 pub(crate) struct Purpose {
     /// The part of a session's step.

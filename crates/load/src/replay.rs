@@ -28,7 +28,7 @@ pub struct LogLine {
     /// Time, in nanoseconds since 1970-01-01 UTC.
     pub at_unix_ns: i128,
     /// Whether the time has a fraction of a second.
-    pub is_fine: bool,
+    pub has_fraction: bool,
     /// Client: an address or a name.
     pub client: String,
     /// Request method, as logged.
@@ -118,15 +118,15 @@ pub struct LoggedArrival {
 pub struct Reader {
     lines: Vec<StoredLine>,
     /// Whether any line had a fraction of a second.
-    is_fine: bool,
+    has_fraction: bool,
     clients: HashMap<String, u32>,
     /// The distinct requests, by method, a space and target.
-    requests: HashMap<Box<str>, Seen>,
+    requests: HashMap<Box<str>, CountedRequest>,
     key: String,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Seen {
+struct CountedRequest {
     index: u32,
     times: u64,
 }
@@ -147,16 +147,16 @@ impl Reader {
         self.key.extend([line.method.as_str(), " ", line.target.as_str()]);
         let next = self.requests.len() as u32;
         let request = match self.requests.get_mut(self.key.as_str()) {
-            Some(seen) => {
-                seen.times += 1;
-                seen.index
+            Some(counted) => {
+                counted.times += 1;
+                counted.index
             }
             None => {
-                self.requests.insert(self.key.as_str().into(), Seen { index: next, times: 1 });
+                self.requests.insert(self.key.as_str().into(), CountedRequest { index: next, times: 1 });
                 next
             }
         };
-        self.is_fine |= line.is_fine;
+        self.has_fraction |= line.has_fraction;
         // Times outside of the years 1678 to 2262 are clamped.
         let at_unix_ns = line.at_unix_ns.clamp(i64::MIN.into(), i64::MAX.into()) as i64;
         self.lines.push(StoredLine { at_unix_ns, client, request });
@@ -177,11 +177,11 @@ impl Reader {
         // The sort is stable: lines with the same time keep the order of the log.
         self.lines.sort_by_key(|line| line.at_unix_ns);
         let Some(first) = self.lines.first().map(|line| i128::from(line.at_unix_ns)) else { return Replay::default() };
-        let mut requests: Vec<(Box<str>, Seen)> = self.requests.drain().collect();
-        requests.sort_unstable_by_key(|(_, seen)| seen.index);
-        let taken_apart = requests.into_iter().map(|(key, seen)| {
+        let mut requests: Vec<(Box<str>, CountedRequest)> = self.requests.drain().collect();
+        requests.sort_unstable_by_key(|(_, counted)| counted.index);
+        let taken_apart = requests.into_iter().map(|(key, counted)| {
             let (method, target) = key.split_once(' ').unwrap_or((&key, "/"));
-            LoggedRequest { method: method.to_owned(), target: target.to_owned(), times: seen.times }
+            LoggedRequest { method: method.to_owned(), target: target.to_owned(), times: counted.times }
         });
         let mut replay = Replay {
             clients: (self.clients.len() as u32).min(spec.clients_max.max(1)),
@@ -202,17 +202,17 @@ impl Reader {
             // In a log with whole seconds, lines of the same second are spread over it.
             let same = self.lines[at..].iter().take_while(|other| other.at_unix_ns == line.at_unix_ns).count();
             for (place, line) in self.lines[at..at + same].iter().enumerate() {
-                let within = if self.is_fine { 0 } else { SECOND_NS * place as i128 / same as i128 };
+                let within = if self.has_fraction { 0 } else { SECOND_NS * place as i128 / same as i128 };
                 replay.arrivals.push(LoggedArrival {
                     offset_ns: scaled_ns(i128::from(line.at_unix_ns) - first + within),
                     client: line.client % replay.clients,
                     request: line.request,
                 });
-                end_ns = end_ns.max(i128::from(line.at_unix_ns) + if self.is_fine { 0 } else { SECOND_NS });
+                end_ns = end_ns.max(i128::from(line.at_unix_ns) + if self.has_fraction { 0 } else { SECOND_NS });
             }
             at += same;
         }
-        if self.is_fine {
+        if self.has_fraction {
             let gaps = self.lines.len() as i128 - 1;
             let mean_gap = if gaps == 0 { SECOND_NS / 1000 } else { (end_ns - first) / gaps };
             end_ns += mean_gap.max(1);

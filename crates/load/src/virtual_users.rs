@@ -86,14 +86,14 @@ pub(crate) struct RequestContent<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reply {
     /// The checker's result; `None` without a complete head.
-    pub(crate) seen: Option<CheckedResponse>,
+    pub(crate) checked: Option<CheckedResponse>,
     /// Whether the client aborted the response, as planned.
     pub(crate) is_cut: bool,
 }
 
 impl Reply {
     /// No response.
-    pub(crate) const NONE: Reply = Reply { seen: None, is_cut: false };
+    pub(crate) const NONE: Reply = Reply { checked: None, is_cut: false };
 }
 
 /// A complete page, with the objects that it embeds.
@@ -216,8 +216,8 @@ impl VirtualUsers {
         reply: Reply,
         failure: Option<FailureCause>,
     ) -> CacheExchange {
-        let Reply { seen, is_cut } = reply;
-        let stamp = seen.and_then(|seen| seen.identity);
+        let Reply { checked, is_cut } = reply;
+        let stamp = checked.and_then(|checked| checked.identity);
         let world = &self.cache_load.world;
         let DrawnRequest { object, form, method, gzip, secure, repeat, offered, .. } = workload_request.ask;
         let due = world.version(object, (workload_request.requested_unix_ms / 1000) as i64);
@@ -227,7 +227,7 @@ impl VirtualUsers {
         let verdict = match failure {
             Some(_) if planned => Ok(()),
             Some(cause) => Err(cause),
-            None => verify_response(world, workload_request, record.status, seen.as_ref(), is_cut),
+            None => verify_response(world, workload_request, record.status, checked.as_ref(), is_cut),
         };
         let made_for = stamp.and_then(|stamp| stamp.request_id);
         let exchange = CacheExchange {
@@ -262,12 +262,12 @@ impl VirtualUsers {
             response_version: stamp.map_or(0, |stamp| stamp.version),
             generated_unix_ms: stamp.map_or(0, |stamp| stamp.generated_unix_ms),
             renewed: stamp.is_some_and(|stamp| stamp.renewed),
-            age_s: seen.and_then(|seen| seen.age_s),
+            age_s: checked.and_then(|checked| checked.age_s),
             expected_version: due.number,
             expires_unix_s: due.expires_s.unwrap_or(i64::MAX),
-            body_gzip: seen.is_some_and(|seen| seen.content_encoding_gzip),
-            content: seen.map_or(Content::NotCompared, |seen| seen.content).into(),
-            body_bytes: seen.map_or(0, |seen| seen.body_bytes),
+            body_gzip: checked.is_some_and(|checked| checked.content_encoding_gzip),
+            content: checked.map_or(Content::NotCompared, |checked| checked.content).into(),
+            body_bytes: checked.map_or(0, |checked| checked.body_bytes),
             hit: false,
             wrong: None,
         };
@@ -357,12 +357,12 @@ impl WorkloadRequest {
     }
 }
 
-/// Checks a complete response by itself. `polymix::judge` checks it against earlier responses.
+/// Checks a complete response by itself. `polymix::verifier` checks it against earlier responses.
 fn verify_response(
     world: &World,
     workload_request: &WorkloadRequest,
     status: u16,
-    seen: Option<&CheckedResponse>,
+    checked: Option<&CheckedResponse>,
     is_cut: bool,
 ) -> Result<(), FailureCause> {
     let conditional = matches!(workload_request.ask.form, Form::Ims200 | Form::Ims304);
@@ -371,10 +371,10 @@ fn verify_response(
         304 if conditional => return Ok(()),
         _ => return Err(FailureCause::UnexpectedStatus),
     }
-    let Some(seen) = seen else { return Err(FailureCause::UnexpectedBody) };
+    let Some(checked) = checked else { return Err(FailureCause::UnexpectedBody) };
     let is_it =
-        seen.identity.is_some_and(|stamp| stamp.world == world.id && stamp.object == workload_request.ask.object);
-    match seen.content {
+        checked.identity.is_some_and(|stamp| stamp.world == world.id && stamp.object == workload_request.ask.object);
+    match checked.content {
         _ if !is_it => Err(FailureCause::UnexpectedBody),
         Content::Short if is_cut => Ok(()),
         Content::Short => Err(FailureCause::UnexpectedLength),

@@ -43,7 +43,10 @@ pub(crate) fn links<P>(path: &PathSpec, seed: u64) -> (Links, Vec<Queue<P>>) {
     let mut own = Vec::with_capacity(path.clients.len() * 2);
     for (number, client) in path.clients.iter().enumerate() {
         let shares = || members.iter().enumerate().filter(|(_, members)| members.contains(&(number as u32)));
-        let applies = |place: &ChangedLinks| matches!(place, ChangedLinks::Clients(clients) if clients.contains(&(number as u32)));
+        let applies = |links: &ChangedLinks| match links {
+            ChangedLinks::Clients(clients) => clients.contains(&(number as u32)),
+            ChangedLinks::Shared(_) => false,
+        };
         let timeline = builder.timeline(applies);
         for (direction, spec) in [&client.up, &client.down].into_iter().enumerate() {
             let name = (2 * number + direction) as u64;

@@ -74,7 +74,7 @@ impl Blocks {
         Some(Difference { interval: [plain.mean - half, plain.mean + half], p, ..plain })
     }
 
-    /// Whether there are is_enough blocks. The rule depends on the width of the interval, never on its position.
+    /// Whether there are enough blocks. The rule depends on the width of the interval, never on its position.
     pub fn is_enough(&self, differences: &[f64], confidence: f64) -> bool {
         let count = differences.len();
         let narrow =

@@ -68,7 +68,7 @@ const READS_MAX: u32 = 20;
 /// Forwards signals during its lifetime. One per process.
 #[derive(Debug)]
 pub struct Relay {
-    /// The previous actions of the signals handled over.
+    /// The previous actions of the signals that this process handles.
     before: Vec<(Signal, SigAction)>,
     /// The group probe, until the thread that queries it exists.
     probe: Option<GroupProbe>,
@@ -224,7 +224,7 @@ impl Relay {
         CHILD.store(0, Ordering::SeqCst);
         CHILD_FD.store(-1, Ordering::SeqCst);
         for (signal, before) in self.before.drain(..) {
-            // SAFETY: the previous action is restored. It does not fail for a signal that was handled over.
+            // SAFETY: the previous action is restored. It does not fail for a signal that could be handled.
             let _ = unsafe { sigaction(signal, &before) };
         }
         self.unblock();

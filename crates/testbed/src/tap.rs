@@ -79,7 +79,7 @@ pub fn tap(
     let mut command = Command::new(program);
     command.args(arguments).envs(prepared.environment(preload.as_deref()));
     sys::inherited::restore_in(&mut command);
-    // Called after hand_on, because it sets the program's own signal mask.
+    // Called after `restore_in`, because `hand_over` sets the program's own signal mask.
     relay.hand_over(&mut command);
     let spawned = command.spawn().map_err(|error| cannot_start(program, &error));
     let mut child = spawned.inspect_err(|_| folder.discard())?;

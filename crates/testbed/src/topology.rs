@@ -40,7 +40,7 @@ use crate::host::CorePlan;
 pub use ends::bring_up;
 pub use host_end::forwards_ipv6;
 use plan::{ServerPlan, ServerTcp};
-use target::{How, Reach};
+use target::{Reach, Routing};
 
 /// The server's address (RFC 2544's range for benchmarking).
 pub const SERVER: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
@@ -241,7 +241,7 @@ impl Topology {
         let client = self.client_net.run(|| ends::client_end(offload, reaches));
         let (client, ipv6) = client.map_err(TestbedError::environment)??;
         self.ipv6 = ipv6;
-        self.tcp = match reaches.iter().all(|reach| reach.how == How::Forwarded) && !reaches.is_empty() {
+        self.tcp = match reaches.iter().all(|reach| reach.routing == Routing::Forwarded) && !reaches.is_empty() {
             true => "the other host's own".into(),
             false => describe(tcp),
         };
@@ -287,7 +287,7 @@ impl Topology {
 
     /// Whether a server is on another host, beyond a real network.
     pub fn beyond(&self) -> bool {
-        self.reaches.iter().any(|reach| reach.how == How::Forwarded)
+        self.reaches.iter().any(|reach| reach.routing == Routing::Forwarded)
     }
 
     /// Counters of both devices, the clients' first.

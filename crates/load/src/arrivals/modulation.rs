@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use stats::Rng;
 
-use super::rate::{Place, RateOverTime};
+use super::rate::{Position, RateOverTime};
 
 /// A rate that alternates between high and low: a Markov-modulated Poisson process of two states. The durations of both
 /// states are exponential. The low rate is such that the mean is the offered rate.
@@ -152,7 +152,7 @@ impl Modulation {
     }
 
     /// The position after `at` at which the integral of rate times factor has grown by `work`.
-    pub fn advance(&mut self, rate: &RateOverTime, at: Place, mut work: f64) -> Place {
+    pub fn advance(&mut self, rate: &RateOverTime, at: Position, mut work: f64) -> Position {
         let mut at = at;
         loop {
             let target = at.reached + work / self.factor;
@@ -160,13 +160,13 @@ impl Modulation {
             let ns = if target.is_finite() { rate.reaches(target) } else { f64::INFINITY };
             if ns <= self.until_ns {
                 // Rounding must not put an arrival before the previous one.
-                return Place { ns: ns.max(at.ns), reached: target };
+                return Position { ns: ns.max(at.ns), reached: target };
             }
             let reached = rate.reached_at(self.until_ns);
             work = (work - (reached - at.reached) * self.factor).max(0.0);
-            at = Place { ns: self.until_ns, reached };
+            at = Position { ns: self.until_ns, reached };
             if rate.is_over_at(at.ns) || !self.jump() {
-                return Place { ns: f64::INFINITY, reached };
+                return Position { ns: f64::INFINITY, reached };
             }
         }
     }

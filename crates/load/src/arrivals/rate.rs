@@ -36,13 +36,13 @@ struct Line {
 
 /// A time, with the integral of the rate up to it. Both are stored, since computing one from the other needs a search.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Place {
+pub(super) struct Position {
     pub ns: f64,
     pub reached: f64,
 }
 
-impl Place {
-    pub const START: Place = Place { ns: 0.0, reached: 0.0 };
+impl Position {
+    pub const START: Position = Position { ns: 0.0, reached: 0.0 };
 }
 
 /// Maximum requests per second, as of [`RequestRate`].

@@ -95,8 +95,8 @@ impl Load {
         note_response(&mut request.record, &connection.response, failure.is_none());
         // Until the request is sent, the connection may still have the checker of the previous response.
         let answered = request.record.first_byte_at.is_some();
-        let seen = connection.response.seen().filter(|_| answered);
-        let reply = Reply { seen, is_cut: answered && connection.response.is_cut() };
+        let checked = connection.response.take_checked().filter(|_| answered);
+        let reply = Reply { checked, is_cut: answered && connection.response.is_cut() };
         self.conclude_workload_request(done_at, request, reply, failure)
     }
 

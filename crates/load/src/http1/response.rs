@@ -158,17 +158,17 @@ impl Response {
     }
 
     /// Verifies the response in place with `checker`: its head, and its body if `checks_body`. Until the next
-    /// [`Self::reset`] or [`Self::seen`]. Call before the first input.
+    /// [`Self::reset`] or [`Self::take_checked`]. Call before the first input.
     pub fn attach_checker(&mut self, checker: Box<Checker>, checks_body: bool) {
         (self.checker, self.checks_body) = (Some(checker), checks_body);
     }
 
     /// Takes the checker's result at the end of the response, also of an incomplete one. For a body that was not
     /// verified the result contains only the length.
-    pub fn seen(&mut self) -> Option<CheckedResponse> {
-        let seen = self.checker.take()?.end();
-        let unread = CheckedResponse { content: Content::NotCompared, body_bytes: self.body_length(), ..seen };
-        Some(if self.checks_body { seen } else { unread })
+    pub fn take_checked(&mut self) -> Option<CheckedResponse> {
+        let checked = self.checker.take()?.end();
+        let unread = CheckedResponse { content: Content::NotCompared, body_bytes: self.body_length(), ..checked };
+        Some(if self.checks_body { checked } else { unread })
     }
 
     /// Whether the client aborts the response here, as the checker decided.
@@ -402,7 +402,7 @@ impl Response {
             Body::None | Body::Length(0) => Stage::Whole,
             Body::Length(length) => Stage::Length(length),
             Body::Chunked => Stage::Chunked(Chunked::new()),
-            // The load never sends CONNECT or Upgrade, so there is no tunnel.
+            // Only a response to CONNECT or Upgrade opens a tunnel, and the load engine sends neither.
             Body::UntilClose | Body::Tunnel => Stage::UntilClose,
         };
         Ok(())

@@ -27,7 +27,7 @@ pub fn parse(line: &str) -> Result<LogLine, LineError> {
     let mut numbers = rest.split_ascii_whitespace();
     let (status, bytes) = (numbers.next(), numbers.next());
 
-    let (at_unix_ns, is_fine) = unix_ns(time).ok_or(LineError::NoTime)?;
+    let (at_unix_ns, has_fraction) = unix_ns(time).ok_or(LineError::NoTime)?;
     let mut words = request.split(' ');
     let (method, target) = match (words.next(), words.next(), words.next(), words.next()) {
         // A request line without a version is HTTP/0.9, which has only GET.
@@ -40,7 +40,7 @@ pub fn parse(line: &str) -> Result<LogLine, LineError> {
     }
     Ok(LogLine {
         at_unix_ns,
-        is_fine,
+        has_fraction,
         client: client_of(client),
         method: method.to_owned(),
         target: path_of(&percent_encoded(&unescaped(target)))?.into_owned(),
@@ -81,8 +81,8 @@ fn closing_quote(text: &str) -> Option<usize> {
 /// Parses `10/Oct/2000:13:55:36 -0700`, optionally with a fraction after the seconds. Returns the time, and whether it
 /// has a fraction.
 fn unix_ns(time: &str) -> Option<(i128, bool)> {
-    let is_fine = time.contains('.');
-    let format = if is_fine { "%d/%b/%Y:%H:%M:%S%.f %z" } else { "%d/%b/%Y:%H:%M:%S %z" };
+    let has_fraction = time.contains('.');
+    let format = if has_fraction { "%d/%b/%Y:%H:%M:%S%.f %z" } else { "%d/%b/%Y:%H:%M:%S %z" };
     let at = strtime::parse(format, time).ok()?.to_timestamp().ok()?;
-    Some((at.as_nanosecond(), is_fine))
+    Some((at.as_nanosecond(), has_fraction))
 }

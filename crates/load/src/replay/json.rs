@@ -45,7 +45,7 @@ pub fn parse(line: &str) -> Result<LogLine, LineError> {
         "time_local",
         "msec",
     ]);
-    let (at_unix_ns, is_fine) = time.as_ref().and_then(unix_ns).ok_or(LineError::NoTime)?;
+    let (at_unix_ns, has_fraction) = time.as_ref().and_then(unix_ns).ok_or(LineError::NoTime)?;
     let client = text(CLIENT_FIELDS);
     let line = fields.get("request").and_then(Value::as_str);
     let (method, target) = match (line, text(TARGET_FIELDS)) {
@@ -61,7 +61,7 @@ pub fn parse(line: &str) -> Result<LogLine, LineError> {
     };
     Ok(LogLine {
         at_unix_ns,
-        is_fine,
+        has_fraction,
         client: client_of(&client.ok_or(LineError::NotOfFormat)?),
         method,
         target: path_of(&target)?.into_owned(),

@@ -20,9 +20,9 @@ fn combined_log_lines_are_parsed() {
         (line.client.as_str(), line.method.as_str(), line.target.as_str()),
         ("192.0.2.1", "GET", "/apache_pb.gif")
     );
-    assert_eq!((line.status, line.bytes, line.is_fine), (Some(200), Some(2326), false));
+    assert_eq!((line.status, line.bytes, line.has_fraction), (Some(200), Some(2326), false));
     let fine = combined(r#"2001:db8::7 - - [21/Nov/2026:00:00:00.250 +0000] "POST /a?b=\"c\" HTTP/1.1" 304 -"#);
-    assert_eq!((fine.at_unix_ns % SECOND_NS, fine.is_fine, fine.bytes), (250_000_000, true, None));
+    assert_eq!((fine.at_unix_ns % SECOND_NS, fine.has_fraction, fine.bytes), (250_000_000, true, None));
     assert_eq!(fine.target, "/a?b=%22c%22");
     assert_eq!(fine.client, "2001:db8::7");
     assert_eq!(combined(r#"a - x y z [21/Nov/2026:00:00:00 +0000] "GET http://h:1/p HTTP/1.1" 200 1"#).target, "/p");
@@ -79,7 +79,10 @@ fn json_log_lines_are_parsed_by_the_key_names_of_several_servers() {
         (1_763_683_200_500_000_000, "HEAD", "/b?c")
     );
     assert_eq!((caddy.client.as_str(), caddy.status), ("192.0.2.2", Some(404)));
-    assert_eq!((plain.at_unix_ns, plain.is_fine, plain.method.as_str()), (1_763_683_200 * SECOND_NS, false, "GET"));
+    assert_eq!(
+        (plain.at_unix_ns, plain.has_fraction, plain.method.as_str()),
+        (1_763_683_200 * SECOND_NS, false, "GET")
+    );
     assert_eq!(parse_json("[]"), Err(LineError::NotOfFormat));
     assert_eq!(parse_json(r#"{"client":"a","path":"/"}"#), Err(LineError::NoTime));
     assert_eq!(parse_json(r#"{"time":1,"client":"a"}"#), Err(LineError::NoRequest));
@@ -112,10 +115,10 @@ fn json_log_lines_of_envoy_traefik_caddy_and_google_are_parsed() {
     }
 }
 
-fn at(ns: i128, is_fine: bool, client: &str, target: &str) -> LogLine {
+fn at(ns: i128, has_fraction: bool, client: &str, target: &str) -> LogLine {
     LogLine {
         at_unix_ns: ns,
-        is_fine,
+        has_fraction,
         client: client.to_owned(),
         method: "GET".to_owned(),
         target: target.to_owned(),
@@ -160,8 +163,8 @@ fn subsecond_log_times_are_replayed_unchanged() {
 #[test]
 fn a_whole_second_in_a_subsecond_log_is_exact() {
     let mut reader = Reader::default();
-    for (ns, is_fine) in [(0, true), (SECOND_NS, false), (SECOND_NS, false), (SECOND_NS + 1_000_000, true)] {
-        reader.add(at(ns, is_fine, "a", "/"));
+    for (ns, has_fraction) in [(0, true), (SECOND_NS, false), (SECOND_NS, false), (SECOND_NS + 1_000_000, true)] {
+        reader.add(at(ns, has_fraction, "a", "/"));
     }
     let replay = reader.finish(UNSCALED);
     let offsets: Vec<u128> = replay.arrivals.iter().map(|arrival| u128::from(arrival.offset_ns) / 1_000_000).collect();
@@ -190,8 +193,8 @@ proptest! {
     ) {
         let mut reader = Reader::default();
         let mut seconds: Vec<i128> = lines.iter().map(|line| line.0).collect();
-        for &(second, is_fine, client, target) in &lines {
-            reader.add(at(second * SECOND_NS, is_fine, &client.to_string(), &format!("/{target}")));
+        for &(second, has_fraction, client, target) in &lines {
+            reader.add(at(second * SECOND_NS, has_fraction, &client.to_string(), &format!("/{target}")));
         }
         let replay = reader.finish(UNSCALED);
         seconds.sort_unstable();

@@ -476,7 +476,10 @@ proptest! {
                 0..=4 => vec![(after, ServerAction::Respond)],
                 5 => vec![(after, ServerAction::Refuse)],
                 6 => vec![(after, ServerAction::ResetStream)],
-                7 => vec![(after, ServerAction::GoAway { spare: number, error: number % 2 == 0 }), (after + ms(3), ServerAction::Respond)],
+                7 => vec![
+                    (after, ServerAction::GoAway { spare: number, error: number % 2 == 0 }),
+                    (after + ms(3), ServerAction::Respond),
+                ],
                 8 => vec![(after, ServerAction::Head), (after + ms(2), ServerAction::Fin)],
                 9 => vec![(after, ServerAction::Rst)],
                 10 => vec![(after, ServerAction::Limit(number)), (after, ServerAction::Respond)],

@@ -333,7 +333,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn printed_statuses_and_lengths_read_back(ranges in prop::collection::vec((200u16..=599, 0u16..200), 1..5), from in 0u64..1 << 40, more in prop::option::of(0u64..1 << 40)) {
+        fn printed_statuses_and_lengths_read_back(
+            ranges in prop::collection::vec((200u16..=599, 0u16..200), 1..5),
+            from in 0u64..1 << 40,
+            more in prop::option::of(0u64..1 << 40)
+        ) {
             let set = StatusSet(ranges.into_iter().map(|(from, more)| from..=(from + more).min(599)).collect());
             prop_assert_eq!(set.to_string().parse(), Ok(set));
             let range = LengthRange { from, to: more.map(|more| from + more) };

@@ -261,7 +261,8 @@ mod tests {
         ) {
             let points = mva(&stations, think_s, users);
             let demand_s: f64 = stations.iter().map(|station| station.demand_s).sum();
-            let rate_max = stations.iter().map(|station| station.servers / station.demand_s).fold(f64::INFINITY, f64::min);
+            let rates = stations.iter().map(|station| station.servers / station.demand_s);
+            let rate_max = rates.fold(f64::INFINITY, f64::min);
             for point in &points {
                 let n = f64::from(point.users);
                 prop_assert!(point.rate_per_s <= rate_max.min(n / (demand_s + think_s)) * (1.0 + 1e-9), "{point:?}");

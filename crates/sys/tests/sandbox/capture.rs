@@ -132,7 +132,7 @@ fn listen(host: &str) -> TcpListener {
     TcpListener::bind((host, 0)).unwrap()
 }
 
-/// One connection, `hello` and in the other_listener direction `world`, both ends closed.
+/// One connection, `hello` and in the other direction `world`, both ends closed.
 fn talk(to: SocketAddr, listener: &TcpListener) {
     let mut client = TcpStream::connect(to).unwrap();
     let (mut server, _) = listener.accept().unwrap();

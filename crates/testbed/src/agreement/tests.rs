@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use schema::{ConnectionState, FailureCause, Framing, RecordEnd, Sent};
 
 use super::*;
-use crate::topology::target::How;
+use crate::topology::target::Routing;
 use validity::evidence::Agreed;
 
 const RTT: u64 = 48;
@@ -162,7 +162,8 @@ fn inside_tls_connections_are_counted_without_requests() {
 #[test]
 fn one_port_to_two_servers_is_two_connections() {
     let second = |text: &str| text.parse::<IpAddr>().unwrap();
-    let rewritten = Reach { configured: second("127.0.0.1"), connect: second("198.18.0.2"), how: How::Rewritten };
+    let rewritten =
+        Reach { configured: second("127.0.0.1"), connect: second("198.18.0.2"), routing: Routing::Rewritten };
     let mut agreement = agreement().with_servers(&[rewritten]);
     agreement.load_connect_call(&connect_call(0, 3, 5000));
     agreement.load_connect_call(&ConnectCall { server: rewritten.connect, ..connect_call(1, 3, 5000) });

@@ -7,7 +7,7 @@ use load::Target;
 use crate::drive::endpoints::Endpoints;
 use crate::error::TestbedError;
 use crate::topology;
-use crate::topology::target::{Reach, check_listening, in_lab, resolve, through_path};
+use crate::topology::target::{Reach, check_listening, in_testbed, resolve, through_path};
 use plan::Plan;
 
 /// Targets of connections.
@@ -84,7 +84,7 @@ pub(super) fn words(plan: &Plan, targets: &[Target], addresses: &[SocketAddr]) -
 fn reached(plan: &Plan, host: &str, port: u16) -> Result<(Vec<SocketAddr>, Vec<Reach>), TestbedError> {
     let with_port = |address: IpAddr| SocketAddr::new(address, port);
     if let Some(server) = &plan.server {
-        let reaches = in_lab(host, port, server, plan.target.family)?;
+        let reaches = in_testbed(host, port, server, plan.target.family)?;
         return Ok((reaches.iter().map(|reach| with_port(reach.connect)).collect(), Vec::new()));
     }
     let addresses = resolve(host, port, &plan.target)?;

@@ -116,10 +116,10 @@ fn start_program(
 }
 
 /// Creates the path, and starts the server of the testbed if there is one.
-fn connect(plan: &NetPlan, topology: &mut Topology, spec: &PathSpec, in_lab: bool) -> Result<PathIo, TestbedError> {
+fn connect(plan: &NetPlan, topology: &mut Topology, spec: &PathSpec, in_testbed: bool) -> Result<PathIo, TestbedError> {
     let tcp = plan.server.as_ref().map_or(&plan.target.tcp, |server| &server.tcp);
     let path_io = topology.connect(spec, plan.path.offload, tcp, &CorePlan::default(), plan.seed)?;
-    if in_lab {
+    if in_testbed {
         let count = plan.server.as_ref().map_or(1, |server| server.addresses);
         topology.require_family(plan.target.family.choose(&target::lab_addresses(count)).into_iter())?;
     }

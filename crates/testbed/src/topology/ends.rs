@@ -7,7 +7,7 @@ use path::AddressPlan;
 use sys::netlink::{Netlink, Route, RouteKind, sysctl};
 use sys::tun::{Offload, Tun};
 
-use super::target::{How, Reach};
+use super::target::{Reach, Routing};
 use super::{CLIENT_DEVICE, FIRST_CLIENT, SERVER_DEVICE};
 use crate::error::TestbedError;
 use plan::ServerTcp;
@@ -43,14 +43,15 @@ pub(super) fn client_end(offload: Offload, reaches: &[Reach]) -> Result<(Tun, bo
     }
     // Without `src`, a program that does not bind gets "Network is unreachable"; with IPv6 the source is found on lo.
     let source = |route: Route<'static>| Route { src: route.dst.is_ipv4().then_some(FIRST_CLIENT.into()), ..route };
-    let in_lab = |reach: &Reach| matches!(reach.how, How::Lab | How::Rewritten | How::OnDevice);
-    if reaches.is_empty() || reaches.iter().any(in_lab) {
+    let in_testbed =
+        |reach: &Reach| matches!(reach.routing, Routing::InTestbed | Routing::Rewritten | Routing::OnDevice);
+    if reaches.is_empty() || reaches.iter().any(in_testbed) {
         add(&mut netlink, &source(network(SERVER_NETWORK.into(), CLIENT_DEVICE)))?;
         if v6 {
             add(&mut netlink, &source(network(SERVER_NETWORK_V6.into(), CLIENT_DEVICE)))?;
         }
     }
-    for reach in reaches.iter().filter(|reach| !in_lab(reach)) {
+    for reach in reaches.iter().filter(|reach| !in_testbed(reach)) {
         if reach.connect.is_ipv6() && !v6 {
             return Err(no_ipv6());
         }

@@ -20,7 +20,7 @@ use super::ends::{
     CLIENT_NETWORK, CLIENT_NETWORK_V6, PREFIX, PREFIX_V6, add_tcp_route, bring_up, enable_silent_ipv6, has_ipv6,
     network, no_ipv6,
 };
-use super::target::{How, Reach};
+use super::target::{Reach, Routing};
 use crate::error::TestbedError;
 use plan::ServerTcp;
 
@@ -41,10 +41,12 @@ pub(super) struct HostEnd {
 
 /// Creates the path's device with its routes and tables, in the calling thread's network namespace.
 pub(super) fn host_end(reaches: &[Reach], offload: Offload, tcp: &ServerTcp) -> Result<HostEnd, TestbedError> {
-    let any = |v6: bool, how: fn(How) -> bool| reaches.iter().any(|it| it.connect.is_ipv6() == v6 && how(it.how));
+    let any = |v6: bool, routing: fn(Routing) -> bool| {
+        reaches.iter().any(|it| it.connect.is_ipv6() == v6 && routing(it.routing))
+    };
     let (v4, v6) = (any(false, |_| true), any(true, |_| true));
-    let forwarded = |how| how == How::Forwarded;
-    if !tcp.is_unset() && reaches.iter().all(|reach| reach.how == How::Forwarded) {
+    let forwarded = |routing| routing == Routing::Forwarded;
+    if !tcp.is_unset() && reaches.iter().all(|reach| reach.routing == Routing::Forwarded) {
         return Err(TestbedError::Plan(
             "--server-tcp is the TCP of this host, but the service is on another host, which has its own: leave it out"
                 .into(),
@@ -72,7 +74,7 @@ pub(super) fn host_end(reaches: &[Reach], offload: Offload, tcp: &ServerTcp) -> 
     }
     let set =
         |key: &str| sysctl(&key.replace("DEV", &device), "1").map_err(TestbedError::environment).map_err(read_only);
-    if any(false, |how| how == How::Rewritten) {
+    if any(false, |routing| routing == Routing::Rewritten) {
         set("net/ipv4/conf/DEV/route_localnet")?;
     }
     if any(false, forwarded) {
@@ -88,7 +90,7 @@ pub(super) fn host_end(reaches: &[Reach], offload: Offload, tcp: &ServerTcp) -> 
         })?;
     }
     bring_up(&mut netlink, &device).map_err(TestbedError::environment)?;
-    for reach in reaches.iter().filter(|reach| reach.how == How::OnDevice) {
+    for reach in reaches.iter().filter(|reach| reach.routing == Routing::OnDevice) {
         netlink.add_address(&device, reach.connect, 128).map_err(TestbedError::environment)?;
     }
     for (is_used, network_of, first) in [
@@ -102,7 +104,7 @@ pub(super) fn host_end(reaches: &[Reach], offload: Offload, tcp: &ServerTcp) -> 
         }
     }
     let (firewall, notes) = masquerade(&mut netlink, reaches, &device)?;
-    let pairs = reaches.iter().filter(|reach| reach.how == How::Rewritten).filter_map(pair).collect();
+    let pairs = reaches.iter().filter(|reach| reach.routing == Routing::Rewritten).filter_map(pair).collect();
     Ok(HostEnd { tun, firewall, pairs, notes })
 }
 
@@ -116,7 +118,7 @@ fn masquerade(
     let index = netlink.link_index(device).map_err(TestbedError::environment)?;
     for (network, prefix) in [(IpAddr::from(CLIENT_NETWORK), PREFIX), (CLIENT_NETWORK_V6.into(), PREFIX_V6)] {
         let same_family = |reach: &Reach| reach.connect.is_ipv4() == network.is_ipv4();
-        if !reaches.iter().any(|reach| reach.how == How::Forwarded && same_family(reach)) {
+        if !reaches.iter().any(|reach| reach.routing == Routing::Forwarded && same_family(reach)) {
             continue;
         }
         firewall.push(Masquerade::new(device, network, prefix, index).map_err(TestbedError::environment)?);

@@ -19,15 +19,15 @@ use plan::{AddressFamily, ServerPlan, TargetPlan, To};
 
 /// How packets get from the server's end of the path to a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum How {
+pub enum Routing {
     /// The service is in the testbed's server namespace.
-    Lab,
+    InTestbed,
     /// The service is on a loopback address of this host: the path rewrites the address.
     Rewritten,
     /// The service is on ::1 of this host: packets reach it by an address of the path's device.
     OnDevice,
     /// The service is on another address of this host.
-    Own,
+    HostAddress,
     /// The service is on another host.
     Forwarded,
 }
@@ -40,22 +40,22 @@ pub struct Reach {
     /// The address that clients connect to.
     pub connect: IpAddr,
     /// How packets get to the service.
-    pub how: How,
+    pub routing: Routing,
 }
 
 impl Reach {
     /// The server's address in packets at the server's end of the path.
     pub fn at_server(&self) -> IpAddr {
-        if self.how == How::Rewritten { self.configured } else { self.connect }
+        if self.routing == Routing::Rewritten { self.configured } else { self.connect }
     }
 
     /// The address as text, for the result.
     pub fn words(&self) -> String {
-        match self.how {
-            How::Lab => format!("{} of the testbed", self.connect),
-            How::Rewritten | How::OnDevice => format!("{} of this host, as {}", self.configured, self.connect),
-            How::Own => format!("{} of this host", self.configured),
-            How::Forwarded => format!("{} of another host, masqueraded", self.configured),
+        match self.routing {
+            Routing::InTestbed => format!("{} of the testbed", self.connect),
+            Routing::Rewritten | Routing::OnDevice => format!("{} of this host, as {}", self.configured, self.connect),
+            Routing::HostAddress => format!("{} of this host", self.configured),
+            Routing::Forwarded => format!("{} of another host, masqueraded", self.configured),
         }
     }
 }
@@ -64,7 +64,12 @@ impl Reach {
 ///
 /// # Errors
 /// A host that is not in the testbed, or has no address of that family there.
-pub fn in_lab(host: &str, port: u16, server: &ServerPlan, family: AddressFamily) -> Result<Vec<Reach>, TestbedError> {
+pub fn in_testbed(
+    host: &str,
+    port: u16,
+    server: &ServerPlan,
+    family: AddressFamily,
+) -> Result<Vec<Reach>, TestbedError> {
     let all = lab_addresses(server.addresses);
     let literal = host.parse::<IpAddr>().ok();
     let chosen = match literal {
@@ -80,7 +85,10 @@ pub fn in_lab(host: &str, port: u16, server: &ServerPlan, family: AddressFamily)
     if chosen.is_empty() {
         return Err(TestbedError::Plan(format!("`{host}` has no {}: it is {host}", family.words())));
     }
-    Ok(chosen.into_iter().map(|address| Reach { configured: address, connect: address, how: How::Lab }).collect())
+    Ok(chosen
+        .into_iter()
+        .map(|address| Reach { configured: address, connect: address, routing: Routing::InTestbed })
+        .collect())
 }
 
 /// All addresses of the testbed's server end: IPv4 first.
@@ -153,28 +161,28 @@ pub fn through_path(host: &str, addresses: &[IpAddr]) -> Result<Vec<Reach>, Test
         if lab_addresses(ServerPlan::ADDRESSES_MAX).contains(&configured) {
             return refuse("which is the testbed's own server end: start a server there with --server".into());
         }
-        let how = match configured {
-            IpAddr::V4(address) if address.is_loopback() => How::Rewritten,
-            IpAddr::V6(address) if address.is_loopback() => How::OnDevice,
+        let routing = match configured {
+            IpAddr::V4(address) if address.is_loopback() => Routing::Rewritten,
+            IpAddr::V6(address) if address.is_loopback() => Routing::OnDevice,
             IpAddr::V6(address) if address.is_unicast_link_local() => {
                 return refuse("which is valid on its own link only, not through a path: use a global address".into());
             }
             _ => match netlink.route_to(configured) {
-                Ok(route) if route.kind == ExistingRouteKind::Local => How::Own,
-                Ok(route) if route.kind == ExistingRouteKind::Unicast => How::Forwarded,
+                Ok(route) if route.kind == ExistingRouteKind::Local => Routing::HostAddress,
+                Ok(route) if route.kind == ExistingRouteKind::Unicast => Routing::Forwarded,
                 Ok(_) => return refuse("which this host's routing table prohibits".into()),
                 Err(error) => return refuse(format!("to which this host has no route ({error})")),
             },
         };
-        let connect = match how {
-            How::Rewritten => {
+        let connect = match routing {
+            Routing::Rewritten => {
                 loopbacks += 1;
                 Ipv4Addr::from_bits(SERVER.to_bits() + loopbacks - 1).into()
             }
-            How::OnDevice => SERVER_V6.into(),
-            How::Lab | How::Own | How::Forwarded => configured,
+            Routing::OnDevice => SERVER_V6.into(),
+            Routing::InTestbed | Routing::HostAddress | Routing::Forwarded => configured,
         };
-        reaches.push(Reach { configured, connect, how });
+        reaches.push(Reach { configured, connect, routing });
     }
     Ok(reaches)
 }
@@ -190,8 +198,8 @@ pub fn check_listening(reach: &Reach, port: u16) -> Result<(), TestbedError> {
 
 fn check(reach: &Reach, port: u16, find: fn(i32, IpAddr, u16) -> Listening) -> Result<(), TestbedError> {
     let own = std::process::id() as i32;
-    match (reach.how, find(own, reach.at_server(), port)) {
-        (How::Lab | How::Forwarded, _) | (_, Listening::Yes) => Ok(()),
+    match (reach.routing, find(own, reach.at_server(), port)) {
+        (Routing::InTestbed | Routing::Forwarded, _) | (_, Listening::Yes) => Ok(()),
         (_, Listening::Elsewhere(IpAddr::V6(Ipv6Addr::LOCALHOST))) => Err(TestbedError::Plan(format!(
             "the service on port {port} listens on ::1 only, which Linux makes unreachable from outside the host: let it \
              listen on [::], or on 127.0.0.1 and use that address"
@@ -286,7 +294,7 @@ mod tests {
     #[test]
     fn the_testbed_has_its_own_names() {
         let one = server(&["shop.example"], 1);
-        let find = |host: &str, family| in_lab(host, 80, &one, family).map(connects);
+        let find = |host: &str, family| in_testbed(host, 80, &one, family).map(connects);
         assert_eq!(find("SERVER", AddressFamily::Any).unwrap(), ["198.18.0.1"]);
         assert_eq!(find("shop.example", AddressFamily::Ipv6).unwrap(), ["2001:2:0:1::1"]);
         assert_eq!(find("2001:2:0:1::1", AddressFamily::Any).unwrap(), ["2001:2:0:1::1"]);
@@ -296,7 +304,7 @@ mod tests {
         assert!(find("198.18.0.2", AddressFamily::Any).is_err());
         let other_family = find("2001:2:0:1::1", AddressFamily::Ipv4).unwrap_err().to_string();
         assert!(other_family.contains("no IPv4 address (-4)"), "{other_family}");
-        let three = in_lab("server", 80, &server(&[], 3), AddressFamily::Any).map(connects).unwrap();
+        let three = in_testbed("server", 80, &server(&[], 3), AddressFamily::Any).map(connects).unwrap();
         assert_eq!(three, ["198.18.0.1", "198.18.0.2", "198.18.0.3"]);
     }
 

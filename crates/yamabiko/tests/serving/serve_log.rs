@@ -28,7 +28,7 @@ fn the_access_log_of_serve_can_be_replayed() {
     let lines = lines_of(&log);
     let first = parse_combined(&lines[0]).unwrap();
     assert_eq!((&*first.client, &*first.method, &*first.target), ("127.0.0.1", "GET", "/10k.bin"));
-    assert_eq!((first.status, first.bytes, first.is_fine), (Some(200), Some(10 << 10), false));
+    assert_eq!((first.status, first.bytes, first.has_fraction), (Some(200), Some(10 << 10), false));
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as i128;
     assert!((now - first.at_unix_ns).abs() < 3_600_000_000_000, "the time in {} is the current time", lines[0]);
     assert!(

@@ -116,7 +116,11 @@ proptest! {
     }
 
     #[test]
-    fn truncated_and_invalid_frames_are_errors(batch in batch(), cut in any::<proptest::sample::Index>(), noise in proptest::collection::vec(any::<u8>(), 0..64)) {
+    fn truncated_and_invalid_frames_are_errors(
+        batch in batch(),
+        cut in any::<proptest::sample::Index>(),
+        noise in proptest::collection::vec(any::<u8>(), 0..64)
+    ) {
         let mut bytes = Vec::new();
         write_message(&mut bytes, &ShardMessage::Batch(Box::new(batch))).unwrap();
         let cut = 1 + cut.index(bytes.len() - 1);
