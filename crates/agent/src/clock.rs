@@ -2,8 +2,10 @@
 //! any time. Times of rows are on the monotonic clock, and the manager is sent its zero in the manager's time.
 //!
 //! ```text
-//!   agent    sent ─────────┐                    ┌──▶ returned      zero = half of (received - sent) + (answered - returned)
-//!   manager                └▶ received  answered┘                  error: at most half of the network time
+//!   agent    sent ─────────┐                    ┌──▶ returned
+//!   manager                └▶ received  answered┘
+//!
+//!   zero = half of (received - sent) + (answered - returned), error: at most half of the network time
 //! ```
 //!
 //! The estimate is that of the fastest of the last eight responses. All times are measured against CLOCK_BOOTTIME,

@@ -3,7 +3,7 @@
 //! ```text
 //!   rings ─round─▶ entry ─▶ journal ─▶ commit ─▶ Core::apply ─▶ rows ─▶ open batch ─▶ outbox ─▶ spool
 //!                             │  killed before: the rings still have it            │  each batch has the number of
-//!                             └▶ killed after: it is applied again                └▶ the last entry whose rows are sealed
+//!                             └▶ killed after: it is applied again                └▶ the last sealed entry
 //! ```
 //!
 //! Sealing a batch is an entry of its own, so a restarted agent computes the same batches from the entries as the

@@ -124,7 +124,7 @@ impl Agent {
         let (stop, stop_receiver) = channel();
         let mut source = RingSource { reader };
         let recorder_status = shared.clone();
-        let recorder = spawn("keep", move || run_recorder(recorder, &mut source, &stop_receiver, &recorder_status))?;
+        let recorder = spawn("record", move || run_recorder(recorder, &mut source, &stop_receiver, &recorder_status))?;
         Ok(Agent {
             plan: Plan { manager, ..plan },
             name,
@@ -178,7 +178,7 @@ impl Agent {
         if recorder_ended {
             Ok(())
         } else {
-            Err(AgentError::Environment("the collector thread ended unexpectedly".into()))
+            Err(AgentError::Environment("the recorder thread ended unexpectedly".into()))
         }
     }
 

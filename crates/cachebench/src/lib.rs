@@ -1,7 +1,7 @@
 //! Measures a cache at one request rate after another, as the school gateway paper did with Web Polygraph.
 //!
 //! ```text
-//!   CachePlan --point_plan--> Plan of each point --testbed--> its run, with every exchange recorded
+//!   CachePlan --plan_of----> Plan of each point --testbed--> its run, with every exchange recorded
 //!       |                                              |
 //!       '--origin--> started once, counters read       |--point--> figures by the verifier, ideals by a simulation
 //!                    before and after each point ------'

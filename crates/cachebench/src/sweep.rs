@@ -92,7 +92,7 @@ pub fn run(
         let _ = std::fs::remove_dir_all(record.path());
     });
     let document = made?;
-    showing.done(&document.validity, |standing| standing.cache.clone_from(&document.cache));
+    showing.done(&document.validity, |progress| progress.cache.clone_from(&document.cache));
     Ok(CacheDone { document, folder: record.path().to_owned() })
 }
 
@@ -176,7 +176,7 @@ impl<'a> Sweep<'a> {
                 break;
             }
             match self.point(index, rate, interrupts, stage) {
-                Ok(()) => showing.put(|standing| standing.cache = Some(self.partial_result())),
+                Ok(()) => showing.put(|progress| progress.cache = Some(self.partial_result())),
                 // Store the measured points and report that some are missing.
                 Err(error) if !self.points.is_empty() => {
                     self.checks.push(Check::without_figure(

@@ -309,7 +309,7 @@ impl RunningSearch<'_> {
         }
     }
 
-    /// The document as far as known; `at_hand` is the distance being measured.
+    /// The document as far as known; `current_distance` is the distance being measured.
     fn document(&self, current_distance: Option<(CapacityPart, Vec<Check>)>, interrupted: bool) -> CapacityDocument {
         let current_distance = current_distance.map(|(part, checks)| (self.at.clone(), part, checks));
         let parts: Vec<(String, CapacityPart, Vec<Check>)> =

@@ -119,7 +119,7 @@ fn in_namespace(net: &NetNamespace, work: impl FnOnce() -> sys::Result<()> + Sen
 
 /// Runs a command in a sandbox until it ends.
 fn run_in_sandbox(rootless: bool) -> sys::Result<(NetNamespace, Trial)> {
-    let mut place = Sandbox::start(SandboxSpec {
+    let mut sandbox = Sandbox::start(SandboxSpec {
         hosts: vec![(SERVER.into(), SERVER_NAME.to_owned())],
         stdio: Stdio3 { stdin: Stdio::Null, stdout: Stdio::Null, stderr: Stdio::Null },
         new_session: true,
@@ -127,11 +127,11 @@ fn run_in_sandbox(rootless: bool) -> sys::Result<(NetNamespace, Trial)> {
         rootless,
         ..SandboxSpec::new(vec!["/bin/sh".into(), "-c".into(), ":".into()])
     })?;
-    let net = place.net().try_clone()?;
-    place.exec()?;
+    let net = sandbox.net().try_clone()?;
+    sandbox.exec()?;
     let mut polls_left = SANDBOX_POLLS_MAX;
     let trial = loop {
-        match place.try_exit()? {
+        match sandbox.try_exit()? {
             Some(Exit::Code(0)) => {
                 break Trial::Worked("a command ran in its own sandbox, and ended with it".into());
             }
@@ -139,11 +139,11 @@ fn run_in_sandbox(rootless: bool) -> sys::Result<(NetNamespace, Trial)> {
             None if polls_left == 0 => break refused("/bin/sh in its own sandbox does not end".into()),
             None => {
                 polls_left -= 1;
-                sys::signal::wait_readable(place.status_fd(), SANDBOX_POLL_INTERVAL);
+                sys::signal::wait_readable(sandbox.status_fd(), SANDBOX_POLL_INTERVAL);
             }
         }
     };
-    place.stop(Duration::ZERO);
+    sandbox.stop(Duration::ZERO);
     Ok((net, trial))
 }
 

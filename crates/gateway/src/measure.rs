@@ -193,7 +193,7 @@ fn measure(
         // Nothing was measured: the folder would look like a killed run.
         let _ = fs::remove_dir_all(record.path());
     })?;
-    showing.done(&document.validity, |standing| standing.gateway = Some(document.gateway.clone()));
+    showing.done(&document.validity, |progress| progress.gateway = Some(document.gateway.clone()));
     Ok(GatewayDone { document, folder: record.path().to_owned() })
 }
 
@@ -255,7 +255,7 @@ impl DocumentBuilder<'_> {
         self.part.socket_bytes_actual = self.part.socket_bytes_actual.or(observations.socket_bytes_actual);
         self.facts = self.facts.take().or(facts);
         self.part.conditions.push(condition);
-        self.showing.put(|standing| standing.gateway = Some(self.part.clone()));
+        self.showing.put(|progress| progress.gateway = Some(self.part.clone()));
     }
 
     fn write(mut self, record: &RunFolder, interrupted: bool) -> Result<GatewayDocument, ExperimentError> {

@@ -70,7 +70,7 @@ fn trial_counts_all_packets_and_probe_responses() {
             let seen = session.run(&packets(up, ip_bytes, 2000.0)).unwrap();
             let sent = seen.sender().sent.as_ref().unwrap();
             let arrivals = seen.receiver().arrivals.unwrap();
-            assert_eq!((sent.asked, sent.sent, sent.lag_ns.count), (600, 600, 600), "{seen:?}");
+            assert_eq!((sent.planned, sent.sent, sent.lag_ns.count), (600, 600, 600), "{seen:?}");
             // Loopback drops packets only if a buffer is full.
             assert_eq!(arrivals.lost, seen.receiver().overflowed, "{seen:?}");
             assert_eq!(arrivals.received + arrivals.lost, 600);

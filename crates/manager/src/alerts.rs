@@ -1,10 +1,10 @@
 //! Alerts: rules that define when figures are bad, the state of each, and the notifications.
 //!
 //! ```text
-//!   table quality, agents ──each minute──▶ values ──▶ machine ──▶ state        one transaction: the state of all rules,
-//!                          (settled ones)            (pure)  └──▶ alert_log    and the events as rows
-//!                                                                    ├──▶ DATA/alerts.log    JSON lines
-//!                                                                    └──▶ webhook            POST, until accepted
+//!   table quality, agents ──each minute──▶ values ──▶ machine ──▶ state      one transaction: the state of all rules,
+//!                          (settled ones)            (pure)  └──▶ alert_log  and the events as rows
+//!                                                                    ├──▶ DATA/alerts.log  JSON lines
+//!                                                                    └──▶ webhook          POST, until accepted
 //! ```
 //!
 //! Each rule is evaluated once for each full minute, half a minute after its end, over the time that ends with it.

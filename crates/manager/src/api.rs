@@ -113,9 +113,7 @@ impl State {
     fn refusal_for(&self, error: &Error) -> Refused {
         match error {
             Error::Refused(why) => refused(RefusalReason::InvalidValue, why.as_str()),
-            Error::Unknown { kind, .. } => {
-                refused(RefusalReason::NotFound, format!("There is no {kind} of this name."))
-            }
+            Error::Unknown { kind, .. } => refused(RefusalReason::NotFound, format!("No {kind} has this name.")),
             other => self.unavailable(other),
         }
     }

@@ -1,10 +1,10 @@
 //! Quality over time: figures by minute, hour, day and month, of agents, groups, programs, peers and sides.
 //!
 //! ```text
-//!   days: rows of a part ──fold──▶ table quality: spans of a minute, an hour, a day ──scan──▶ query    figures of spans
-//!         (one transaction)        an agent as a whole, and its series (bounded)      ├──▶ compare  whether two sets differ
-//!                                                                                     ├──▶ sparklines  the last hour of every agent
-//!                                                                                     └──▶ alerts
+//!   days: rows of a part ──fold──▶ table quality: minutes, hours, days ──scan──┬──▶ query       figures
+//!         (one transaction)        of agents, and of their series (bounded)    ├──▶ compare     two sets
+//!                                                                              ├──▶ sparklines  the last hour
+//!                                                                              └──▶ alerts
 //! ```
 //!
 //! A row counts in the spans in which it ended, on the manager's clock, at all three resolutions, in the transaction

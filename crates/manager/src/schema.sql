@@ -95,7 +95,8 @@ CREATE TABLE refusals (
   agent TEXT NOT NULL,                      -- of the token, if valid; otherwise ''
   address TEXT NOT NULL, path TEXT NOT NULL, message TEXT NOT NULL
 );
-CREATE TABLE refused (why TEXT PRIMARY KEY, count INTEGER NOT NULL) WITHOUT ROWID;   -- as tap_protocol::RefusalReason writes it
+-- `why` as tap_protocol::RefusalReason writes it.
+CREATE TABLE refused (why TEXT PRIMARY KEY, count INTEGER NOT NULL) WITHOUT ROWID;
 
 -- Quality over time. One row per span and series; added in the transaction that lists the parts. Module `quality` owns it.
 CREATE TABLE quality (

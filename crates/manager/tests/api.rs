@@ -86,8 +86,8 @@ fn openapi_document_is_consistent() {
 #[test]
 fn the_exchange_schema_has_the_columns_of_a_day_file() {
     let document = document();
-    let operation = &document.0["components"]["schemas"]["Exchange"];
-    let names: BTreeSet<&str> = operation["properties"].as_object().unwrap().keys().map(String::as_str).collect();
+    let exchange = &document.0["components"]["schemas"]["Exchange"];
+    let names: BTreeSet<&str> = exchange["properties"].as_object().unwrap().keys().map(String::as_str).collect();
     let columns = <schema::FleetRow as schema::Record>::table().columns;
     assert_eq!(names, columns.iter().map(|column| column.name.as_str()).collect());
     for column in &columns {
@@ -97,8 +97,8 @@ fn the_exchange_schema_has_the_columns_of_a_day_file() {
             schema::table::Kind::Flag => "boolean",
             schema::table::Kind::Text => "string",
         };
-        let wanted = if column.nullable { json!([kind, "null"]) } else { json!(kind) };
-        assert_eq!(operation["properties"][&column.name]["type"], wanted, "{}", column.name);
+        let expected = if column.nullable { json!([kind, "null"]) } else { json!(kind) };
+        assert_eq!(exchange["properties"][&column.name]["type"], expected, "{}", column.name);
     }
 }
 
@@ -387,8 +387,8 @@ fn settings_changes_reach_one_agent_or_a_group() {
     assert!(names.len() > 1 && names.iter().all(|name| name.starts_with("osaka-")), "{names:?}");
     // An invalid change is applied to no agent.
     assert_eq!(put("/api/1/groups/osaka/settings", json!({ "share": 2 })).status, StatusCode::UNPROCESSABLE_ENTITY);
-    let documented = manager.heartbeat("osaka-004", 1);
-    assert_eq!(documented["settings"]["programs"], json!(["curl"]));
+    let stored = manager.heartbeat("osaka-004", 1);
+    assert_eq!(stored["settings"]["programs"], json!(["curl"]));
     let agents = manager.request(Identity::Page, Method::GET, "/api/1/agents?group=osaka", None, &[]).json();
     assert!(agents["agents"].as_array().unwrap().iter().all(|agent| agent["settings"]["version"] == 2));
 }
@@ -396,17 +396,17 @@ fn settings_changes_reach_one_agent_or_a_group() {
 #[test]
 fn a_token_is_shown_once_and_rejected_after_revocation() {
     let manager = Manager::with_a_day(1);
-    let status_of = |method: Method, url: &str, body: Option<Value>| {
+    let send = |method: Method, url: &str, body: Option<Value>| {
         manager.request(Identity::Page, method, url, body.as_ref(), &[("content-type", "application/json")])
     };
-    let made = status_of(Method::POST, "/api/1/tokens", Some(json!({ "name": "new-one", "role": "reader" })));
+    let made = send(Method::POST, "/api/1/tokens", Some(json!({ "name": "new-one", "role": "reader" })));
     assert_eq!(made.status, StatusCode::CREATED);
     let token = made.json()["token"].as_str().unwrap().to_owned();
     assert!(token.starts_with("new-one."));
-    let listed = status_of(Method::GET, "/api/1/tokens", None).text();
+    let listed = send(Method::GET, "/api/1/tokens", None).text();
     assert!(listed.contains("new-one") && !listed.contains(&token[8..]));
-    assert_eq!(status_of(Method::DELETE, "/api/1/tokens/new-one", None).status, StatusCode::NO_CONTENT);
-    assert_eq!(status_of(Method::DELETE, "/api/1/tokens/new-one", None).status, StatusCode::NOT_FOUND);
+    assert_eq!(send(Method::DELETE, "/api/1/tokens/new-one", None).status, StatusCode::NO_CONTENT);
+    assert_eq!(send(Method::DELETE, "/api/1/tokens/new-one", None).status, StatusCode::NOT_FOUND);
 }
 
 #[test]
@@ -489,7 +489,7 @@ fn viewers_receive_the_full_state_and_then_identical_changes() {
 fn concurrent_file_readers_are_limited() {
     let manager = Manager::with_a_day(20);
     let url = "/api/1/exchanges/export?since=3d";
-    // Viewers that do not read: each takes a place.
+    // Viewers that do not read: each takes a permit.
     let streams: Vec<_> = (0..4).map(|_| manager.stream(url)).collect();
     assert!(streams.iter().all(|(status, _)| *status == StatusCode::OK));
     let status_of = |url: &str| manager.request(Identity::Page, Method::GET, url, None, &[]).status;

@@ -343,12 +343,12 @@ mod tests {
     #[test]
     fn plain_number_is_a_constant_distribution() {
         let read = |text: &str| {
-            toml::from_str::<std::collections::BTreeMap<String, Distribution>>(text).map(|read| read["law"].clone())
+            toml::from_str::<std::collections::BTreeMap<String, Distribution>>(text).map(|read| read["value"].clone())
         };
-        assert_eq!(read("law = 3"), Ok(Distribution::Constant(3.0)));
-        assert_eq!(read("law = 0.5"), Ok(Distribution::Constant(0.5)));
-        assert_eq!(read("law = \"zipf(3)\""), Ok(Distribution::Zipf(3)));
-        assert!(read("law = -1").is_err() && read("law = true").is_err());
+        assert_eq!(read("value = 3"), Ok(Distribution::Constant(3.0)));
+        assert_eq!(read("value = 0.5"), Ok(Distribution::Constant(0.5)));
+        assert_eq!(read("value = \"zipf(3)\""), Ok(Distribution::Zipf(3)));
+        assert!(read("value = -1").is_err() && read("value = true").is_err());
     }
 
     /// Mean and standard deviation of many draws lie within five standard errors.

@@ -78,8 +78,8 @@ fn nothing() -> Distribution {
     Distribution::Constant(0.0)
 }
 
-fn is_nothing(law: &Distribution) -> bool {
-    *law == nothing()
+fn is_nothing(distribution: &Distribution) -> bool {
+    *distribution == nothing()
 }
 
 /// A kind of objects.
@@ -278,7 +278,7 @@ impl CacheWorkload {
     pub fn digest(&self, seed: u64) -> WorkloadDigest {
         let mut workload = self.clone();
         // `none` and absence mean the same.
-        workload.think = workload.think.filter(|law| !law.is_none());
+        workload.think = workload.think.filter(|distribution| !distribution.is_none());
         let serde_json::Value::Object(fields) = serde_json::to_value(&workload).expect("a workload can be written")
         else {
             unreachable!("a workload has fields")

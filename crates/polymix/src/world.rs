@@ -184,7 +184,9 @@ impl World {
             number -= 1;
         }
         let max_age_s = match &life.expires {
-            Expires::MaxAge(law) => Some(law.at(self.share(Property::Lifetime, object)).round() as u64),
+            Expires::MaxAge(distribution) => {
+                Some(distribution.at(self.share(Property::Lifetime, object)).round() as u64)
+            }
             _ => None,
         };
         let next_change_s = change_s(number + 1);
@@ -237,15 +239,17 @@ impl World {
     /// Think time of the origin for this request.
     pub fn think(&self, request_id: RequestId) -> Duration {
         match &self.spec.think {
-            Some(law) if !law.is_none() => seconds(law.at(share(self.of_request(Property::Think, request_id)))),
+            Some(distribution) if !distribution.is_none() => {
+                seconds(distribution.at(share(self.of_request(Property::Think, request_id))))
+            }
             _ => Duration::ZERO,
         }
     }
 
     /// Requests on the origin's connection of this number before it closes it, at least 1; `u32::MAX` without limit.
     pub fn uses(&self, connection: u64) -> u32 {
-        let uses = |law: &Distribution| {
-            law.at(share(mixed(self.base(Property::Uses) ^ mixed(connection)))).round().max(1.0) as u32
+        let uses = |distribution: &Distribution| {
+            distribution.at(share(mixed(self.base(Property::Uses) ^ mixed(connection)))).round().max(1.0) as u32
         };
         self.spec.origin_uses.as_ref().map_or(u32::MAX, uses)
     }

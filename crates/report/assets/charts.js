@@ -135,7 +135,7 @@
         const [title, about] = ["title", "desc"].map((name) => figure.querySelector(`svg > ${name}`)?.textContent ?? "");
         u.ctx.canvas.setAttribute("role", "img");
         u.ctx.canvas.setAttribute("aria-label", `${title}. ${about}`);
-        u.over.title = "Drag to zoom, double-click for the whole";
+        u.over.title = "Drag to zoom, double-click to reset";
         figure.classList.add("drawn");
         init();
       },

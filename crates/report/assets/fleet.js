@@ -81,7 +81,7 @@ const fleet = (() => {
   const table = (holder, head, rows, options = {}) => {
     // Keeps the keyboard focus inside the table.
     const held = holder.contains(document.activeElement) && document.activeElement.classList.contains("scroll");
-    if (!rows.length) holder.replaceChildren(element("p", "note", options.none ?? "There are none."));
+    if (!rows.length) holder.replaceChildren(element("p", "note", options.none ?? "No entries."));
     else dom.fillTable(holder, { head, rows, left: options.left }, options.className);
     if (held) holder.querySelector(".scroll")?.focus();
     return [...holder.querySelectorAll("tbody tr")];
@@ -171,14 +171,14 @@ const fleet = (() => {
     const connected = agents.filter((agent) => agent.state === "connected").length;
     const title = agents.length ? `${count(connected)} of ${count(agents.length)} agents are connected` : "No agent yet";
     const fires = firing().length;
-    const status = fires ? `${count(fires)} ${fires === 1 ? "alert fires" : "alerts fire"}` : "No alert fires";
+    const status = fires ? `${count(fires)} firing ${fires === 1 ? "alert" : "alerts"}` : "No firing alerts";
     say($("title"), title);
     say($("status"), status);
     $("status").className = `status ${fires ? "bad" : "good"}`;
     const left = seen.head.agents_left_out;
     const lead = agents.length
       ? left && `And ${count(left)} more agents are not on this page: the API has them.`
-      : "`yamabiko tap manager token add NAME` makes a token, or the part Tokens of this page; `yamabiko tap agent --manager URL --token FILE` comes with it.";
+      : "Create a token under Tokens, or with `yamabiko tap manager token add NAME`. Then start an agent with `yamabiko tap agent --manager URL --token FILE`.";
     say($("lead"), lead || "");
     $("lead").hidden = !lead;
     document.title = plain(`${fires ? `(${fires}) ` : ""}${title} · yamabiko manager`);

@@ -26,7 +26,7 @@
   const isOff = (agent) => Math.abs(agent.clock_offset_ns) > CLOCK_MAX_NS;
   const goesBy = (agent) => agent.state === "never" || !agent.settings || agent.settings_seen === agent.settings.version;
 
-  const STATES = { connected: ["connected", "good"], away: ["away", "bad"], never: ["never came", "soft"] };
+  const STATES = { connected: ["connected", "good"], away: ["away", "bad"], never: ["never connected", "soft"] };
   const RANKS = { away: 0, never: 1, connected: 2 };
 
   // Columns: text for an agent, sort key, and colour of doubtful values.
@@ -158,7 +158,7 @@
       ["Never connected", count(of("never"))],
       ["Rows a second", rates.length ? text(sum(rates), "level") : "–", "the last minute"],
       ["Waiting for a file", count(seen.head.waiting_rows), "rows"],
-      ["Clocks off", count(agents.filter(isOff).length), "by more than a second", agents.some(isOff) ? "doubt" : ""],
+      ["Wrong clocks", count(agents.filter(isOff).length), "by more than a second", agents.some(isOff) ? "doubt" : ""],
       ["Refused", count(seen.head.refused), "requests, ever"],
     ]);
     options($("agents-group"), [["", "all"], ["-", "in none"], ...fleet.groups(seen).map((group) => [`=${group}`, group])]);
@@ -198,10 +198,10 @@
     const agent = seen.agents[name];
     say($("agent-name"), name);
     for (const id of ["agent-facts", "agent-settings"]) $(id).hidden = !agent;
-    if (!agent) return say($("agent-links"), "There is no agent of this name.");
+    if (!agent) return say($("agent-links"), "No agent has this name.");
     const [state, tone] = STATES[agent.state];
     facts($("agent-facts"), [
-      ["State", state, agent.last_seen_unix_ns ? `heard of ${ago(agent.last_seen_unix_ns)}` : "its token was never used", tone],
+      ["State", state, agent.last_seen_unix_ns ? `last message ${ago(agent.last_seen_unix_ns)}` : "its token was never used", tone],
       ["Group", agent.group || "–"],
       ["p99", text(p99(agent), "ns"), "the newest minute"],
       ["Failed", text(errors(agent), "share"), "the last hour"],
@@ -214,7 +214,7 @@
       ["Host", agent.host || "–", agent.last_address],
       ["Version", agent.version || "–", agent.kernel],
       ["First seen", agent.first_seen_unix_ns ? moment(agent.first_seen_unix_ns).slice(0, 10) : "–"],
-      ["Token", agent.has_token ? "good" : "none", agent.has_token ? "" : "it cannot come back", agent.has_token ? "" : "doubt"],
+      ["Token", agent.has_token ? "good" : "none", agent.has_token ? "" : "it cannot connect again", agent.has_token ? "" : "doubt"],
     ]);
     fleet.settingsOf($("agent-settings"), agent);
   };
@@ -223,7 +223,7 @@
     const found = await fleet.api(`agents/${encodeURIComponent(requested)}`).catch(() => null);
     if (requested !== name) return;
     const programs = found?.programs ?? [];
-    const head = ["program", "seen", "unseen", "connections", "bytes unseen", "why it is not whole", "last"];
+    const head = ["program", "seen", "unseen", "connections", "bytes unseen", "why incomplete", "last"];
     const rows = programs.map((program) => [program.name, count(program.seen), count(program.unseen), count(program.connections), text(program.unseen_bytes, "bytes"), program.why, ago(program.last_unix_ns)]);
     fleet.table($("agent-programs"), head, rows, { left: [5], none: "Its programs are not known yet." });
   };

@@ -64,7 +64,7 @@
       const worst = alert.subjects[0];
       return [alert.rule.name, STATES[alert.state][0], worst?.value_text ?? "–", meant(alert.rule) + (alert.trouble ? `. It cannot be judged: ${alert.trouble}` : ""), ""];
     });
-    const nodes = fleet.table($("alerts-rules"), ["rule", "state", "value", "what it means", ""], rows, { left: [1, 3], none: "There is no rule yet: create one with the form below." });
+    const nodes = fleet.table($("alerts-rules"), ["rule", "state", "value", "what it means", ""], rows, { left: [1, 3], none: "No rules yet: create one with the form below." });
     nodes.forEach((row, at) => {
       const { rule, state } = alerts[at];
       row.cells[1].classList.add(STATES[state][1]);
@@ -79,7 +79,7 @@
   };
   const quiet = () => {
     const box = element("div", "alert quiet");
-    box.append(element("p", "", "No alert fires."));
+    box.append(element("p", "", "No firing alerts."));
     return box;
   };
 
@@ -92,14 +92,14 @@
     { id: "threshold", title: "Limit", about: "above it; of availability and attempts below it", required: true },
     { id: "over", title: "Over", about: "whole minutes: 5m", of: "5m" },
     { id: "for", title: "Time beyond the limit before it fires", about: "0s: immediately", of: "0s" },
-    { id: "ends_at", title: "Recovery limit", about: "nothing: at the threshold" },
+    { id: "ends_at", title: "Recovery limit", about: "empty: the limit itself" },
     { id: "ends_after", title: "Time within the limit before it ends", about: "0s: immediately", of: "0s" },
     { id: "min_attempts", title: "Minimum number of attempts", of: "1" },
     { id: "by", title: "Group by", options: [["none", "all together"], ["agent", "agent"], ["group", "group"], ["program", "program"], ["peer", "peer"]] },
-    { id: "group", title: "Only of group", about: "nothing: all" },
-    { id: "agent", title: "Only of agent", about: "nothing: all" },
-    { id: "program", title: "Only of program", about: "nothing: all" },
-    { id: "peer", title: "Only with peer", about: "nothing: all" },
+    { id: "group", title: "Only of group", about: "empty: all" },
+    { id: "agent", title: "Only of agent", about: "empty: all" },
+    { id: "program", title: "Only of program", about: "empty: all" },
+    { id: "peer", title: "Only with peer", about: "empty: all" },
     { id: "side", title: "Side", options: [["client", "as clients"], ["server", "as servers"], ["both", "both"]] },
   ];
   const inputs = new Map();

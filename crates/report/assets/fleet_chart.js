@@ -123,7 +123,7 @@ fleet.chart = (() => {
         one.plot = draw(next, node, holder);
         const legend = one.plot.root.querySelector(".u-legend");
         if (legend) one.plot.root.prepend(legend);
-        one.plot.over.title = "Drag to zoom, double-click for the whole";
+        one.plot.over.title = "Drag to zoom, double-click to reset";
       }
       latest(one.plot);
       const newest = next.series.map((line) => {

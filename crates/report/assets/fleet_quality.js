@@ -29,7 +29,7 @@
   };
   place($("quality-charts"), Object.values(charts).map((chart) => chart.node));
 
-  const draw = (answer, asked) => {
+  const draw = (answer, chosen) => {
     const xs = begins(answer);
     const until = answer.until_s;
     const groups = answer.groups.slice(0, LINES);
@@ -40,7 +40,7 @@
         return { name: nameOf(group, answer.by), color, ys: xs.map((x) => (spans.has(x) ? value(spans.get(x)) : null) ?? null) };
       });
     const drawn = answer.groups.length > LINES ? ` The ${LINES} with most attempts are drawn, all are in the table.` : "";
-    const quantile = asked.quantile;
+    const quantile = chosen.quantile;
     const times = is_one
       ? QUANTILES.map(([id, name], color) => ({ ...lines((one) => one.response_ns?.[id])[0], name, color })).filter((line) => line.ys)
       : lines((one) => one.response_ns?.[quantile]);
@@ -73,7 +73,7 @@
     });
     const by = answer.by === "none" ? "" : answer.by;
     const head = [by, "attempts", "failed", "error ratio", "availability", "of windows", "median", "90 %", "99 %", "99.9 %", "largest", "received a second"];
-    const nodes = fleet.table($("quality-table"), head, rows, { none: "There are no exchanges in this time." });
+    const nodes = fleet.table($("quality-table"), head, rows, { none: "No exchanges in this time." });
     nodes.forEach((row, at) => (row.dataset.values = JSON.stringify(answer.groups[at].whole)));
     const linked = { agent: (key) => `#agent?${new URLSearchParams({ name: key })}` }[answer.by];
     if (linked) answer.groups.forEach((group, at) => group.key && fleet.linked([nodes[at]], () => linked(group.key)));
@@ -90,15 +90,15 @@
 
   let asking = 0;
   const ask = async () => {
-    const asked = fields();
+    const chosen = fields();
     const number = ++asking;
-    $("quality-quantile").hidden = asked.by === "none";
-    const { quantile, ...parameters } = asked;
+    $("quality-quantile").hidden = chosen.by === "none";
+    const { quantile, ...parameters } = chosen;
     const answer = await fleet.attempt($("quality-said"), () => fleet.api(`quality${fleet.query(parameters)}`), $("quality-said").textContent);
     // The fields may have changed meanwhile.
     if (!answer || number !== asking) return;
     tell(answer);
-    draw(answer, asked);
+    draw(answer, chosen);
     $("view-quality").dataset.answered = number;
   };
   let waiting = 0;

@@ -4,9 +4,9 @@
 
   const listed = (words) => words.split(/[\s,]+/).filter(Boolean);
   const FIELDS = [
-    { id: "group", title: "Group", about: "a name, or nothing", of: (agent) => agent.group, read: (words) => words.trim() },
-    { id: "only", title: "Only connections with", about: "ports, peers or both: 443, 192.0.2.0/24, 192.0.2.7:80; nothing: all", of: (agent) => (agent.settings?.only ?? []).join(", "), read: listed },
-    { id: "programs", title: "Only programs", about: "their short names; nothing: all", of: (agent) => (agent.settings?.programs ?? []).join(", "), read: (words) => words.split(",").map((word) => word.trim()).filter(Boolean) },
+    { id: "group", title: "Group", about: "a name; empty: none", of: (agent) => agent.group, read: (words) => words.trim() },
+    { id: "only", title: "Only connections with", about: "ports, peers or both: 443, 192.0.2.0/24, 192.0.2.7:80; empty: all", of: (agent) => (agent.settings?.only ?? []).join(", "), read: listed },
+    { id: "programs", title: "Only programs", about: "their short names; empty: all", of: (agent) => (agent.settings?.programs ?? []).join(", "), read: (words) => words.split(",").map((word) => word.trim()).filter(Boolean) },
     { id: "share", title: "Share of connections", about: "in per cent, above 0 and at most 100", of: (agent) => String(+(100 * (agent.settings?.share ?? 1)).toPrecision(6)), read: (words) => Number(words.replace(",", ".")) / 100 },
   ];
   let forms = 0;

@@ -10,7 +10,7 @@
     const answer = await fleet.api("refusals?limit=100").catch(() => null);
     if (!answer) return;
     const named = (why) => why.replaceAll("_", " ");
-    fleet.table($("refusals-counts"), ["why", "how often, ever"], answer.counts.map((one) => [named(one.why), count(one.count)]), { none: "Nothing was refused." });
+    fleet.table($("refusals-counts"), ["why", "total"], answer.counts.map((one) => [named(one.why), count(one.count)]), { none: "Nothing was refused." });
     const rows = answer.last.map((one) => [moment(one.at_unix_ns), named(one.why), `${one.status}`, one.agent || "–", one.address, one.path, one.message]);
     fleet.table($("refusals-last"), ["when", "why", "status", "token of", "from", "path", "response"], rows, { left: [1, 3, 4, 5, 6], none: "Nothing was refused." });
   };
@@ -24,7 +24,7 @@
     const answer = await fleet.attempt(said, () => fleet.api("tokens"), said.textContent);
     if (!answer) return;
     const rows = answer.tokens.map((one) => [one.name, one.role, moment(one.made_unix_ns), one.used_unix_ns ? ago(one.used_unix_ns) : "never", one.revoked_unix_ns ? `revoked ${ago(one.revoked_unix_ns)}` : "good", ""]);
-    const nodes = fleet.table($("tokens-table"), ["name", "role", "made", "used", "state", ""], rows, { left: [1, 4], none: "There is no token yet." });
+    const nodes = fleet.table($("tokens-table"), ["name", "role", "made", "used", "state", ""], rows, { left: [1, 4], none: "No tokens yet." });
     nodes.forEach((row, at) => {
       const { name, revoked_unix_ns } = answer.tokens[at];
       if (revoked_unix_ns) return row.classList.add("soft");
@@ -49,7 +49,7 @@
   });
   fleet.view("tokens", {
     open() {
-      // The secret is removed from the page, so that nobody reads it later.
+      // The secret is removed from the page, since it is shown only once.
       $("tokens-made").hidden = true;
       say($("tokens-text"), "");
       fleet.tell(said, "");
@@ -76,7 +76,7 @@
       ["Pages", count(health.viewers), "open"],
     ]);
     const rows = days.days.map((day) => [day.day, count(day.parts), count(day.rows), text(day.bytes, "bytes"), moment(day.first_unix_ns).slice(11), moment(day.last_unix_ns).slice(11)]);
-    const nodes = fleet.table($("upkeep-days"), ["day", "files", "rows", "size", "first", "last"], rows, { none: "There are no files yet." });
+    const nodes = fleet.table($("upkeep-days"), ["day", "files", "rows", "size", "first", "last"], rows, { none: "No files yet." });
     nodes.forEach((row, at) => {
       const { day } = days.days[at];
       const open = fleet.button(day, async () => {

@@ -11,7 +11,7 @@
   let paused = false;
   let zoom = null;
   // Sections and pieces on the page, by id.
-  const standing = new Map();
+  const sectionNodes = new Map();
   const made = new Map();
 
   // ---- Time: one axis for all charts ----
@@ -351,7 +351,7 @@
         one.plot = draw[one.piece.kind](one, figure);
         const legend = one.plot.root.querySelector(".u-legend");
         if (legend) one.plot.root.prepend(legend);
-        one.plot.over.title = "Drag to zoom, double-click for the whole";
+        one.plot.over.title = "Drag to zoom, double-click to reset";
       } else one.plot.setData(one.piece.kind === "heat" ? marks(one.piece) : plotted(one.piece));
       if (one.piece.kind === "chart") latest(one.plot);
       // Text is updated rarely, because someone may be reading it.
@@ -431,12 +431,12 @@
   };
 
   const sectionNode = (section) => {
-    let node = standing.get(section.id);
+    let node = sectionNodes.get(section.id);
     if (!node) {
       node = element("section");
       node.append(element("h2"), element("div", "pieces"));
-      node.firstChild.id = `heading-${standing.size}`;
-      standing.set(section.id, node);
+      node.firstChild.id = `heading-${sectionNodes.size}`;
+      sectionNodes.set(section.id, node);
     }
     const [heading, pieces] = node.children;
     say(heading, section.heading);
@@ -550,7 +550,7 @@
       one.forget?.();
       made.delete(id);
     }
-    for (const [id, node] of standing) if (!node.isConnected) standing.delete(id);
+    for (const [id, node] of sectionNodes) if (!node.isConnected) sectionNodes.delete(id);
     measure();
     made.forEach((one) => one.touch?.());
     document.body.dataset.over = state.is_over;

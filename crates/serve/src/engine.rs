@@ -147,11 +147,11 @@ impl WorkerEnv<'_> {
         &self,
         table: &mut Table<C>,
         context: &mut WorkerContext,
-        seat: impl FnOnce(TcpStream, Link) -> C,
+        new_client: impl FnOnce(TcpStream, Link) -> C,
         mut release: impl FnMut(u64, C),
     ) -> Result<AcceptResult, ServeError> {
         let now = context.now;
-        let spare_for = |seat: &C| seat.link().idle_since().map(|since| now.since(since));
+        let spare_for = |client: &C| client.link().idle_since().map(|since| now.since(since));
         let mut instead = None;
         if table.length() >= self.cap {
             instead = table.oldest(ABORT_DELAY, spare_for);
@@ -198,7 +198,7 @@ impl WorkerEnv<'_> {
             self.address_counts.leave(peer.ip());
             return Ok(AcceptResult::Skipped);
         };
-        Ok(AcceptResult::New(table.insert(seat(stream, link))))
+        Ok(AcceptResult::New(table.insert(new_client(stream, link))))
     }
 
     /// Removes a connection.
@@ -209,14 +209,14 @@ impl WorkerEnv<'_> {
         context: &mut WorkerContext,
         mut release: impl FnMut(u64, C),
     ) {
-        if let Some(mut seat) = table.remove(token) {
-            let (stream, link) = seat.parts();
+        if let Some(mut client) = table.remove(token) {
+            let (stream, link) = client.parts();
             link.leave(context);
             self.address_counts.leave(link.peer().ip());
             if link.is_aborted() {
                 reset(stream);
             }
-            release(token, seat);
+            release(token, client);
         }
     }
 

@@ -1,9 +1,11 @@
 //! `/-/status`: the server's metrics, as JSON and for Prometheus.
 //!
 //! ```text
-//!   Figures, Cache, Accounts, Log ──collect──▶ Report ──┬─ json.rs: one document, keys of docs/concepts/serve-performance.md
-//!                                                      └─ prometheus.rs: text format 0.0.4
+//!   StatusSources ──collect_report──▶ Report ──┬─ json.rs: one document
+//!                                              └─ prometheus.rs: text format 0.0.4
 //! ```
+//!
+//! docs/concepts/serve-performance.md has the keys of the document.
 //!
 //! The worker that serves the request collects the data: some files of /proc and some atomics, far below a millisecond.
 

@@ -1,8 +1,8 @@
 //! The machine side of a tap daemon: folder, rings and processes, read in rounds that can be stored.
 //!
 //! ```text
-//!   Station::open ──> round ──> Entry ──> journal ──> commit ──> Standing::apply ──> rows
-//!                       ^________________ some milliseconds _______________|
+//!   DaemonReader::open ──> round ──> Entry ──> journal ──> commit ──> DaemonState::apply ──> rows
+//!                            ^________________ some milliseconds ______________|
 //! ```
 //!
 //! Killed before the journal has the entry: the next reader reads the same records again. Killed after: the next one

@@ -261,12 +261,12 @@ mod tests {
     #[test]
     fn the_folder_is_removed_with_its_owner_and_an_abandoned_one_by_the_next_start() {
         let parent = tempfile::tempdir().unwrap();
-        let is_abandoned = parent.path().join(format!("{PREFIX}left"));
-        fs::create_dir(&is_abandoned).unwrap();
+        let abandoned = parent.path().join(format!("{PREFIX}left"));
+        fs::create_dir(&abandoned).unwrap();
         let other = parent.path().join("other");
         fs::create_dir(&other).unwrap();
         let folder = Folder::create(Some(parent.path())).unwrap();
-        assert!(!is_abandoned.exists() && other.exists());
+        assert!(!abandoned.exists() && other.exists());
         assert_eq!(fs::read(folder.library()).unwrap(), LIBRARY);
         assert_eq!(fs::metadata(folder.path()).unwrap().permissions().mode() & 0o777, 0o711);
         let second = Folder::create(Some(parent.path())).unwrap();

@@ -75,8 +75,8 @@ impl Guard {
         if !self.permits_host(request) {
             return Err(refuse(
                 StatusCode::FORBIDDEN,
-                "This page does not answer to the host name that was asked for. Use its address, or start it with \
-                 --allow-host NAME.",
+                "This page is not served under the requested host name. Use its address, or start it with --allow-host \
+                 NAME.",
             ));
         }
         match &self.key {

@@ -1,9 +1,11 @@
 //! A file of the spool: one batch, with a layout that allows truncation, which needs no disk space.
 //!
 //! ```text
-//!   magic 8 | length, CRC | meta (postcard) ║ length, CRC | head: the batch without rows, JSON in gzip ║ the batch, JSON in gzip
-//!                              truncated here: stored by the manager                truncated here: the rows were dropped
+//!   magic 8 | length, CRC | meta (postcard) ║ length, CRC | head: the batch without rows ║ the batch
+//!                                           ^ truncated: stored by the manager           ^ truncated: without rows
 //! ```
+//!
+//! Head and batch are JSON in gzip.
 
 use std::io::{self, Read, Write};
 
@@ -173,19 +175,19 @@ pub(super) fn number(name: &str) -> Option<u64> {
     name.strip_suffix(SUFFIX)?.parse().ok()
 }
 
-fn push_part(bytes: &mut Vec<u8>, push_part: &[u8]) {
-    let length = u32::try_from(push_part.len()).expect("a head is some kilobytes");
+fn push_part(bytes: &mut Vec<u8>, part: &[u8]) {
+    let length = u32::try_from(part.len()).expect("a head is some kilobytes");
     bytes.extend_from_slice(&length.to_le_bytes());
-    bytes.extend_from_slice(&crc32fast::hash(push_part).to_le_bytes());
-    bytes.extend_from_slice(push_part);
+    bytes.extend_from_slice(&crc32fast::hash(part).to_le_bytes());
+    bytes.extend_from_slice(part);
 }
 
 /// A part that [`push_part`] wrote, and what follows.
 fn read_part(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = bytes.split_first_chunk::<4>()?;
     let (sum, rest) = rest.split_first_chunk::<4>()?;
-    let (push_part, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
-    (crc32fast::hash(push_part) == u32::from_le_bytes(*sum)).then_some((push_part, rest))
+    let (part, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+    (crc32fast::hash(part) == u32::from_le_bytes(*sum)).then_some((part, rest))
 }
 
 pub(super) const SUFFIX: &str = ".batch";

@@ -199,9 +199,9 @@ impl Measuring<'_> {
     fn label(&self, number: u64, side: Side) -> String {
         let name = ["A", "B"][side.index()];
         let differences = self.differences(self.by);
-        let figures = self.plan.blocks.difference(&differences, self.question.confidence);
-        let so_far = figures.map(|figures| {
-            let [low, high] = figures.interval.map(|end| 100.0 * end.exp_m1());
+        let difference = self.plan.blocks.difference(&differences, self.question.confidence);
+        let so_far = difference.map(|difference| {
+            let [low, high] = difference.interval.map(|end| 100.0 * end.exp_m1());
             format!(", {} of B {low:+.1} to {high:+.1} % so far", self.by.short())
         });
         match number {
@@ -298,17 +298,17 @@ impl Measuring<'_> {
         if !void.is_empty() {
             notes.push(format!("Blocks that do not count: {}.", void.join("; ")));
         }
-        if let Some(figures) = rule.difference(&differences, self.question.confidence)
+        if let Some(difference) = rule.difference(&differences, self.question.confidence)
             && !rule.is_fixed()
             && self.by.is_relative()
-            && figures.half_width() > rule.half_width
+            && difference.half_width() > rule.half_width
             && self.counted() >= rule.max
         {
             notes.push(format!(
                 "After {} blocks the interval is {:.1} % on either side, not {:.1} % as requested: the machine is \
                  too unsteady, or runs are too short (-d).",
                 self.counted(),
-                100.0 * figures.half_width().exp_m1(),
+                100.0 * difference.half_width().exp_m1(),
                 100.0 * rule.half_width
             ));
         }

@@ -90,8 +90,8 @@ impl Metric {
     /// # Errors
     /// The name is unknown; the message lists all.
     pub fn named(typed: &str) -> Result<Self, String> {
-        let figures = Metric::ALL.into_iter().find(|metric| metric.short() == typed);
-        figures.ok_or_else(|| {
+        let metric = Metric::ALL.into_iter().find(|metric| metric.short() == typed);
+        metric.ok_or_else(|| {
             format!("`{typed}` is not a metric; expected one of {}", Metric::ALL.map(Metric::short).join(", "))
         })
     }
@@ -283,7 +283,7 @@ pub struct CompareOptions {
 pub(crate) fn judged(mut figures: Vec<ComparedFigures>, by: Metric, confidence: f64) -> Vec<ComparedMetric> {
     figures.sort_by_key(|figures| (figures.metric != by, figures.metric));
     let p = |figures: &ComparedFigures| {
-        if figures.metric == by { None } else { figures.judge(confidence).map(|figures| figures.p) }
+        if figures.metric == by { None } else { figures.judge(confidence).map(|difference| difference.p) }
     };
     let p: Vec<f64> = figures.iter().map(|figures| p(figures).unwrap_or(f64::NAN)).collect();
     let confidences = holm_confidences(&p, confidence);

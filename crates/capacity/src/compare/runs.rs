@@ -37,17 +37,17 @@ pub struct StoredRunsPlan {
 /// There is no such run, or several match.
 pub fn find(run_store: &RunStore, words: &str) -> Result<Vec<PathBuf>, ExperimentError> {
     let names = words.split(',').map(str::trim).filter(|word| !word.is_empty());
-    let figures: Vec<PathBuf> = names.map(|word| of_load(run_store, word)).collect::<Result<_, _>>()?;
-    if figures.is_empty() { Err(ExperimentError::Plan(format!("`{words}` does not name a run"))) } else { Ok(figures) }
+    let dirs: Vec<PathBuf> = names.map(|word| of_load(run_store, word)).collect::<Result<_, _>>()?;
+    if dirs.is_empty() { Err(ExperimentError::Plan(format!("`{words}` does not name a run"))) } else { Ok(dirs) }
 }
 
 /// The folder of a run with load. Comparisons and searches are stored too and may be the last; the error then names the
 /// newest two runs with load.
 fn of_load(run_store: &RunStore, word: &str) -> Result<PathBuf, ExperimentError> {
-    let figures = run_store.find(word).map_err(request_error)?;
+    let dir = run_store.find(word).map_err(request_error)?;
     let is_load = |dir: &&PathBuf| store::read_summary(dir).is_ok_and(|document| document.load.is_some());
-    if is_load(&&figures) || store::read_summary(&figures).is_err() {
-        return Ok(figures);
+    if is_load(&&dir) || store::read_summary(&dir).is_err() {
+        return Ok(dir);
     }
     let dirs = run_store.dirs()?;
     let id = |dir: &PathBuf| dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -56,7 +56,7 @@ fn of_load(run_store: &RunStore, word: &str) -> Result<PathBuf, ExperimentError>
         if newest.is_empty() { String::new() } else { format!("; the newest of these: {}", newest.join(", ")) };
     Err(ExperimentError::Plan(format!(
         "`{word}` is {}: only runs with load, such as those of `bench`, can be compared{newest}",
-        id(&figures)
+        id(&dir)
     )))
 }
 

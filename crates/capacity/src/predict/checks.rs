@@ -41,7 +41,8 @@ pub fn checks(
         if is_known {
             "the cost of a request stands out from the server's idle work".into()
         } else {
-            "the cost of a request cannot be distinguished from zero: use longer loads (--load-time), or more of them (--loads)"
+            "the cost of a request cannot be distinguished from zero: use longer loads (--load-time), or more of \
+             them (--loads)"
                 .into()
         },
     ));

@@ -1,7 +1,8 @@
 //! The cost of a request, with its error; pure functions.
 //!
 //! ```text
-//!   loads of a class --> Cost {light: line, saturated: mean} --> demands of a request of the workload --> demand by rate
+//!   loads of a class --> ClassCost {light: line, saturated: mean} --> demands of a request of the workload
+//!                                                                       --> demand by rate
 //! ```
 //!
 //! A server with one request at a time wakes up for each; a saturated one finds the next request when it has finished
@@ -96,8 +97,8 @@ pub struct ClassCost {
 }
 
 impl ClassCost {
-    /// From `light` loads, as requests per second and busy cores, and `saturated` (saturated) ones. Loads without
-    /// requests are ignored.
+    /// From `light` loads, as requests per second and busy cores, and from `saturated` loads. Loads without requests
+    /// are ignored.
     pub fn of(light: &[(f64, f64)], saturated: &[SaturatedLoad]) -> Self {
         let light: Vec<(f64, f64)> = light.iter().copied().filter(|(rate, _)| *rate > 0.0).collect();
         let saturated = saturated.iter().filter(|load| load.rate_per_s > 0.0);

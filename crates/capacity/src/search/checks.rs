@@ -286,9 +286,9 @@ fn cost_steady(rules: &Rules, sequence: &TrialSequence<'_>) -> Check {
         ),
         Some(spread) => {
             let probe_spread = sequence.result().and_then(|searched| cpu_probe_spread(sequence.trials(), searched));
-            let whose = whose(spread, probe_spread);
+            let cause = spread_cause(spread, probe_spread);
             let why = format!(
-                "the CPU cost per request varies between long trials near the result: {whose}; the capacity is known \
+                "the CPU cost per request varies between long trials near the result: {cause}; the capacity is known \
                  no better than this; repeat on a quieter machine, or with more searches (--searches)"
             );
             make(CheckState::Failed, Some(spread), &why)
@@ -296,9 +296,9 @@ fn cost_steady(rules: &Rules, sequence: &TrialSequence<'_>) -> Check {
     }
 }
 
-/// Attributes the variation `spread` of the cost per request to machine or server, from the variation `pace` of the CPU
-/// speed probe.
-pub(super) fn whose(spread: f64, probe_spread: Option<f64>) -> String {
+/// Attributes the variation `spread` of the cost per request to machine or server, from the variation
+/// `probe_spread` of the CPU speed probe.
+pub(super) fn spread_cause(spread: f64, probe_spread: Option<f64>) -> String {
     match probe_spread {
         None => "the speed of the machine or of the server changes between trials".to_owned(),
         // A server uses more cache than the probe and loses more when caches are shared.

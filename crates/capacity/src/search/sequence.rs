@@ -318,7 +318,7 @@ impl<'a> TrialSequence<'a> {
         match self.counted(Purpose::Guess, 0).next() {
             // Without its warm-up a slowly starting application responds with errors only.
             None => {
-                match self.ask(
+                match self.request_trial(
                     Purpose::Guess,
                     0,
                     GUESS_CONNECTIONS,

@@ -85,7 +85,7 @@ pub struct Simulated {
     /// Numbers of the disturbed trials.
     pub disturbed: Vec<usize>,
     /// The trials requested.
-    pub request: Vec<TrialRequest>,
+    pub requests: Vec<TrialRequest>,
 }
 
 impl Simulated {
@@ -101,7 +101,7 @@ impl Simulated {
             seed,
             generator: f64::INFINITY,
             disturbed: Vec::new(),
-            request: Vec::new(),
+            requests: Vec::new(),
         }
     }
 
@@ -298,7 +298,7 @@ impl Server {
 
 impl Trials for Simulated {
     fn make(&mut self, request: &TrialRequest, number: usize, _: f64) -> Result<Option<TrialPart>, ExperimentError> {
-        self.request.push(*request);
+        self.requests.push(*request);
         Ok(Some(self.trial(request, number)))
     }
 

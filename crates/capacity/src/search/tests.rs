@@ -128,10 +128,10 @@ fn search_interrupted_anywhere_resumes_with_the_same_trials() {
         let mut again = TrialSequence::new(&rules);
         stored.into_iter().for_each(|trial| again.add(trial));
         let Next::Make(next) = again.next() else { panic!("{cut}: {:?}", again.next()) };
-        assert_eq!(next, whole.request[cut], "{cut}");
+        assert_eq!(next, whole.requests[cut], "{cut}");
         if cut % 5 == 0 {
             let mut rest = Simulated {
-                request: Vec::new(),
+                requests: Vec::new(),
                 disturbed: vec![3, 9],
                 ..Simulated::new(Server::four(), OBJECTIVE, 7)
             };
@@ -258,7 +258,7 @@ fn failed_confirmation_gives_the_next_lower_load_that_passed() {
     assert_eq!(confirmed.state, CheckState::Failed);
     assert!(confirmed.why.contains("did not pass again"), "{}", confirmed.why);
     assert_eq!(Validity::from_checks(checks).verdict, Verdict::Suspect);
-    let _ = simulated.request.pop();
+    let _ = simulated.requests.pop();
 }
 
 #[test]

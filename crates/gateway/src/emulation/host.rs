@@ -1,8 +1,10 @@
 //! The emulated gateway host: the process in whose CPU time the gateway forwards.
 //!
 //! ```text
-//!   link's loop --put--> queue (bounded) --receive--> host --write--> g0: forwarding, NAT, and out at g1, inside this write
+//!   link's loop --put--> queue (bounded) --receive--> host --write--> g0
 //! ```
+//!
+//! Forwarding, NAT and the output at g1 happen inside this write.
 //!
 //! A kernel forwards in the softirq raised by the arrival of a packet, which no control group limits or counts: it is
 //! charged to the running process, for a TUN device the one that writes to it. Therefore packets for the gateway are
@@ -47,7 +49,7 @@ pub fn start(
     cores: Option<&Cores>,
 ) -> Result<Worker, TestbedError> {
     let kept_open = [devices[0].as_fd(), devices[1].as_fd(), queues[0].as_fd(), queues[1].as_fd()];
-    let worker = Worker::start(c"yamabiko-card", &kept_open, |mut link| {
+    let worker = Worker::start(c"yamabiko-host", &kept_open, |mut link| {
         let joined = group.map_or(Ok(()), Cgroup::join);
         let placed = cores.map_or(Ok(()), Cores::pin_this_thread);
         // Packet processing precedes programs, if this user may set the priority.
@@ -61,7 +63,7 @@ pub fn start(
         let _ = link.write_all(ready.as_bytes());
         let _ = link.shutdown(std::net::Shutdown::Write);
         if ready == READY {
-            let _ = carry(devices, &queues);
+            let _ = forward_packets(devices, &queues);
         }
     });
     let worker = worker.map_err(TestbedError::environment)?;
@@ -138,7 +140,7 @@ fn wait_ready(mut link: &UnixStream) -> io::Result<String> {
 }
 
 /// The loop of the host process. Errors of the kernel are counted by the device.
-fn carry(devices: [&Tun; 2], queues: &[OwnedFd; 2]) -> io::Result<()> {
+fn forward_packets(devices: [&Tun; 2], queues: &[OwnedFd; 2]) -> io::Result<()> {
     let epoll = Epoll::new()?;
     for (number, queue) in queues.iter().enumerate() {
         epoll.add(queue.as_fd(), Interest::READ, number as u64)?;

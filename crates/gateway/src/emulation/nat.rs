@@ -34,7 +34,7 @@ pub(super) fn masquerade(gateway: &NetNamespace) -> Result<Masquerade, TestbedEr
 pub(super) fn set_up(gateway: &NetNamespace, command: &str) -> Result<Sandbox, TestbedError> {
     let output = sys::limits::unnamed_file(c"setup-output").map_err(TestbedError::system("memfd_create"))?;
     let stream = || output.try_clone().map(|file| Stdio::File(file.into())).map_err(TestbedError::system("dup"));
-    let mut place = Sandbox::start(SandboxSpec {
+    let mut sandbox = Sandbox::start(SandboxSpec {
         net: Net::Existing(gateway.try_clone().map_err(TestbedError::environment)?),
         hosts: networks::names(At::Gateway),
         stdio: Stdio3 { stdin: Stdio::Null, stdout: stream()?, stderr: stream()? },
@@ -44,12 +44,12 @@ pub(super) fn set_up(gateway: &NetNamespace, command: &str) -> Result<Sandbox, T
         ..SandboxSpec::new(vec!["/bin/sh".into(), "-c".into(), command.into()])
     })
     .map_err(TestbedError::environment)?;
-    place.exec().map_err(TestbedError::plan)?;
+    sandbox.exec().map_err(TestbedError::plan)?;
     let deadline = sys::clock::monotonic_ns() + SETUP_TIMEOUT.as_nanos() as u64;
     let failed = |how: &str| Err(TestbedError::Plan(format!("--setup `{command}` {how}{}", output_tail(&output))));
     loop {
-        match place.try_exit().map_err(TestbedError::environment)? {
-            Some(Exit::Code(0)) => return Ok(place),
+        match sandbox.try_exit().map_err(TestbedError::environment)? {
+            Some(Exit::Code(0)) => return Ok(sandbox),
             Some(Exit::Code(code)) => return failed(&format!("ended with status {code}")),
             Some(Exit::Signal(signal)) => return failed(&format!("was killed by signal {signal}")),
             None => {}
@@ -58,6 +58,6 @@ pub(super) fn set_up(gateway: &NetNamespace, command: &str) -> Result<Sandbox, T
         if left == 0 {
             return failed("did not end within 30 s (start long-running commands in the background: `.. &`)");
         }
-        sys::signal::wait_readable(place.status_fd(), Duration::from_nanos(left));
+        sys::signal::wait_readable(sandbox.status_fd(), Duration::from_nanos(left));
     }
 }

@@ -45,7 +45,7 @@ pub(super) struct Program {
     pub(super) name: String,
     at: At,
     starts: Starts,
-    place: Option<Sandbox>,
+    sandbox: Option<Sandbox>,
     output: Option<File>,
     started: bool,
 }
@@ -60,12 +60,12 @@ impl Program {
             None => stream()?,
         };
         let stdio = Stdio3 { stdin: Stdio::Null, stdout, stderr: stream()? };
-        let place = place(waiting.at, waiting.argv, waiting.env, stdio, true, around)?;
+        let sandbox = start_sandbox(waiting.at, waiting.argv, waiting.env, stdio, true, around)?;
         Ok(Program {
             name: waiting.name,
             at: waiting.at,
             starts: waiting.starts,
-            place: Some(place),
+            sandbox: Some(sandbox),
             output: Some(output),
             started: false,
         })
@@ -78,9 +78,9 @@ impl Program {
         env: Vec<(OsString, OsString)>,
         around: &ProgramEnvironment<'_>,
     ) -> Result<Program, TestbedError> {
-        let place = place(At::Clients, argv.to_vec(), env, Stdio3::default(), false, around)?;
+        let sandbox = start_sandbox(At::Clients, argv.to_vec(), env, Stdio3::default(), false, around)?;
         let (name, starts) = (name.to_owned(), Starts::OnRequest);
-        Ok(Program { name, at: At::Clients, starts, place: Some(place), output: None, started: false })
+        Ok(Program { name, at: At::Clients, starts, sandbox: Some(sandbox), output: None, started: false })
     }
 
     /// Starts the program, if it starts immediately, and waits until it listens.
@@ -97,16 +97,16 @@ impl Program {
 
     /// Starts the prepared program.
     pub(super) fn start(&mut self) -> Result<(), TestbedError> {
-        let Some(place) = &mut self.place else { return Ok(()) };
-        place.exec().map_err(TestbedError::plan)?;
+        let Some(sandbox) = &mut self.sandbox else { return Ok(()) };
+        sandbox.exec().map_err(TestbedError::plan)?;
         self.started = true;
         Ok(())
     }
 
     /// Relays signals of this process to the program from now on.
     pub(super) fn relay(&self, relay: &mut Relay) {
-        if let Some(place) = &self.place {
-            place.relay(relay);
+        if let Some(sandbox) = &self.sandbox {
+            sandbox.relay(relay);
         }
     }
 
@@ -117,40 +117,40 @@ impl Program {
 
     /// How the program ended, with its last output.
     pub(super) fn ended(&mut self) -> Option<String> {
-        let place = self.place.as_mut().filter(|_| self.started)?;
-        let how = ended(place)?;
+        let sandbox = self.sandbox.as_mut().filter(|_| self.started)?;
+        let how = ended(sandbox)?;
         Some(format!("{} ended ({how}){}", self.name, self.output.as_ref().map(output_tail).unwrap_or_default()))
     }
 
     /// The same, unless it ended with status 0.
     pub(super) fn failed(&mut self) -> Option<String> {
         let ended = self.ended()?;
-        let exit = self.place.as_mut()?.try_exit().ok()?;
+        let exit = self.sandbox.as_mut()?.try_exit().ok()?;
         (exit != Some(Exit::Code(0))).then_some(ended)
     }
 
     /// Waits for the end of its first process.
     pub(super) fn wait(&mut self) -> Result<Exit, TestbedError> {
-        let place = self.place.as_mut().expect("it is waited for before it is stopped");
+        let sandbox = self.sandbox.as_mut().expect("it is waited for before it is stopped");
         loop {
-            if let Some(exit) = place.try_exit().map_err(TestbedError::environment)? {
+            if let Some(exit) = sandbox.try_exit().map_err(TestbedError::environment)? {
                 return Ok(exit);
             }
-            sys::signal::wait_readable(place.status_fd(), Duration::from_secs(3600));
+            sys::signal::wait_readable(sandbox.status_fd(), Duration::from_secs(3600));
         }
     }
 
     /// Interrupts the program like Ctrl-C and waits at most `timeout` for all of its processes. Returns how it ended.
     pub(super) fn interrupt(&mut self, timeout: Duration) -> Result<Option<String>, TestbedError> {
-        if let Some(place) = self.place.as_mut().filter(|_| self.started) {
-            place.signal(Signal::SIGINT).map_err(TestbedError::environment)?;
+        if let Some(sandbox) = self.sandbox.as_mut().filter(|_| self.started) {
+            sandbox.signal(Signal::SIGINT).map_err(TestbedError::environment)?;
         }
         let deadline = sys::clock::monotonic_ns() + timeout.as_nanos() as u64;
         loop {
             let ended = self.ended();
             let left = deadline.saturating_sub(sys::clock::monotonic_ns());
-            match self.place.as_ref().filter(|_| ended.is_none() && self.started && left > 0) {
-                Some(place) => sys::signal::wait_readable(place.status_fd(), Duration::from_nanos(left)),
+            match self.sandbox.as_ref().filter(|_| ended.is_none() && self.started && left > 0) {
+                Some(sandbox) => sys::signal::wait_readable(sandbox.status_fd(), Duration::from_nanos(left)),
                 None => return Ok(ended),
             };
         }
@@ -158,14 +158,14 @@ impl Program {
 
     /// Resource usage, if the program runs at the gateway.
     pub(super) fn used_at_gateway(&self) -> Option<ProcessUsage> {
-        let place = self.place.as_ref().filter(|_| self.at == At::Gateway)?;
-        Some(tree_usage(place.init_pid()))
+        let sandbox = self.sandbox.as_ref().filter(|_| self.at == At::Gateway)?;
+        Some(tree_usage(sandbox.init_pid()))
     }
 
     /// Terminates the program, and kills what remains.
     pub(super) fn stop(&mut self) {
-        if let Some(place) = self.place.take() {
-            place.stop(STOP_TIMEOUT);
+        if let Some(sandbox) = self.sandbox.take() {
+            sandbox.stop(STOP_TIMEOUT);
         }
     }
 
@@ -182,12 +182,12 @@ impl Program {
     }
 
     fn wait_listening(&mut self, address: Ipv4Addr, port: u16) -> Result<(), TestbedError> {
-        let pid = self.place.as_ref().map_or(0, Sandbox::init_pid);
+        let pid = self.sandbox.as_ref().map_or(0, Sandbox::init_pid);
         let addresses = [address.into()];
         // Other programs listen in the same namespaces.
-        let wanted =
+        let spec =
             ListenWaitSpec { pid, addresses: &addresses, port: Some(port), timeout: LISTEN_TIMEOUT, alone: false };
-        let Err(why) = listening::wait(&wanted, || Ok(self.ended()))? else { return Ok(()) };
+        let Err(why) = listening::wait(&spec, || Ok(self.ended()))? else { return Ok(()) };
         let elsewhere = match why {
             NotListening::Ended(ended) => {
                 return Err(TestbedError::Plan(format!("{ended}; it was to listen on {address}:{port}")));
@@ -226,7 +226,7 @@ impl From<&ProxySpec> for PreparedProgram {
     }
 }
 
-fn place(
+fn start_sandbox(
     at: At,
     argv: Vec<OsString>,
     env: Vec<(OsString, OsString)>,

@@ -22,7 +22,7 @@ fn row(sent: u64, lost: impl Fn(u64) -> bool, stall: Option<(u64, u64)>, stall_l
         }
     }
     let lag_ns = schema::Quantiles { count: sent, p99: 100_000, max: 300_000, ..schema::Quantiles::default() };
-    let of_sender = SentReport { asked: sent, sent, to_ns: sent * GAP_NS, lag_ns, ..SentReport::default() };
+    let of_sender = SentReport { planned: sent, sent, to_ns: sent * GAP_NS, lag_ns, ..SentReport::default() };
     TrialReport {
         test: Test::Packets { up: true, ip_bytes: 512, per_second: 2000.0, lasts_ms: 3000, settle_ms: 0, probes: true },
         client: EndReport { sent: Some(of_sender), ..EndReport::default() },

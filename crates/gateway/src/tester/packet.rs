@@ -42,7 +42,7 @@ pub(super) fn send(socket: &UdpSocket, train: &PacketTrain, stop: &StopFlag) -> 
     let begun_ns = monotonic_ns();
     let scheduled_ns = |number: u64| begun_ns + (number as f64 * 1e9 / train.per_second) as u64;
     let give_up_ns = scheduled_ns(train.count) + SEND_LAG_MAX.as_nanos() as u64;
-    let mut report = SentReport { asked: train.count, from_ns: begun_ns, to_ns: begun_ns, ..SentReport::default() };
+    let mut report = SentReport { planned: train.count, from_ns: begun_ns, to_ns: begun_ns, ..SentReport::default() };
     while report.sent < train.count && !stop.is_set() {
         let now = monotonic_ns();
         if now > give_up_ns {

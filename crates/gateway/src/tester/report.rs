@@ -62,7 +62,7 @@ pub struct EndReport {
 #[serde(deny_unknown_fields, default)]
 pub struct SentReport {
     /// Packets to send, as configured.
-    pub asked: u64,
+    pub planned: u64,
     /// Packets passed to the kernel: numbers from 0 to one less than this.
     pub sent: u64,
     /// Time of the first packet on the sender's clock.

@@ -91,7 +91,7 @@ impl GatewayUnderTest for SimulatedGateway {
                 used_s = forwarded * self.packet_s;
                 let late = self.late || rate < *per_second;
                 sender.sent = Some(SentReport {
-                    asked: planned,
+                    planned,
                     sent,
                     from_ns: 0,
                     to_ns: ((sent.saturating_sub(1)) as f64 * 1e9 / rate) as u64,

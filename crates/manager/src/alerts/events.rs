@@ -34,7 +34,7 @@ pub struct Event {
     pub value_text: Option<String>,
     /// The threshold as typed.
     pub threshold: String,
-    /// Since when the alert fires or fired, s since 1970.
+    /// Start of the alert, s since 1970.
     pub since_s: u64,
     /// The whole event in one sentence.
     pub text: String,
@@ -60,7 +60,7 @@ pub struct Event {
 pub enum EventKind {
     /// The alert fires, or fires again after a time without data.
     Firing,
-    /// The alert fires and has no data now.
+    /// The alert still fires, but its data is missing from now on.
     NoData,
     /// The alert is resolved.
     Resolved,
@@ -204,10 +204,10 @@ pub(super) fn read(index: &Connection, which: &str, parameter: i64, limit: usize
     ))?;
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let rows = query.query_map(params![parameter, limit], |row| {
-        let (number, body, subject_or_typed): (i64, String, Option<String>) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        let (number, body, index_id): (i64, String, Option<String>) = (row.get(0)?, row.get(1)?, row.get(2)?);
         let event = serde_json::from_str::<Event>(&body)
             .map_err(|error| rusqlite::Error::FromSqlConversionFailure(1, rusqlite::types::Type::Text, error.into()))?;
-        Ok(Event { id: format!("{}-{number}", subject_or_typed.unwrap_or_default()), number, ..event })
+        Ok(Event { id: format!("{}-{number}", index_id.unwrap_or_default()), number, ..event })
     })?;
     rows.collect()
 }

@@ -34,17 +34,17 @@ pub enum State {
 pub struct Instance {
     /// State of the subject.
     pub state: State,
-    /// Since when, s since 1970.
+    /// Start of the state, s since 1970.
     pub since_s: u64,
     /// End of the last evaluated minute.
     pub at_s: u64,
     /// The value in that minute.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub value: Option<f64>,
-    /// Since when the alert fires, also while there is no data.
+    /// Start of the alert, s since 1970: present until the alert is resolved, also while data is missing.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub firing_since_s: Option<u64>,
-    /// Since when the value is good although the alert fires.
+    /// While the alert fires: time from which the value has been good, s since 1970.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub good_since_s: Option<u64>,
 }
@@ -54,7 +54,7 @@ pub struct Instance {
 pub enum Transition {
     /// The alert fires, or fires again after a time without data.
     Fires,
-    /// The alert fires, and there is no data now.
+    /// The alert still fires, but its data is missing from now on.
     LostData,
     /// The alert is resolved.
     Resolves,

@@ -143,7 +143,7 @@ pub(super) async fn one(With(state): With<State>, Named(name): Named<String>, ur
 
 /// No such agent exists.
 pub(super) fn no_such_agent() -> super::Refused {
-    refused(RefusalReason::NotFound, "There is no agent of this name: /api/1/agents lists all agents.")
+    refused(RefusalReason::NotFound, "No agent has this name: /api/1/agents lists all agents.")
 }
 
 impl Agent {

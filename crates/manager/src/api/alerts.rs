@@ -55,7 +55,7 @@ pub(super) async fn remove(With(state): With<State>, Named(name): Named<String>,
     Parameters::of(&uri, &[])?;
     let was = state.change(move |data| data.change(|index| alerts::remove(index, &name, now_s()).map_err(Error::from)));
     if !was.await? {
-        return Err(refused(RefusalReason::NotFound, "There is no rule of this name: /api/1/alerts lists all rules."));
+        return Err(refused(RefusalReason::NotFound, "No rule has this name: /api/1/alerts lists all rules."));
     }
     Ok(done())
 }

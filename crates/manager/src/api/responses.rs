@@ -87,8 +87,8 @@ impl Work {
         &self,
         work: impl FnOnce() -> ApiResponse<T> + Send + 'static,
     ) -> ApiResponse<T> {
-        let place = Arc::clone(&self.short).acquire_owned().await.map_err(|_| broken())?;
-        on_a_thread(place, work).await
+        let permit = Arc::clone(&self.short).acquire_owned().await.map_err(|_| broken())?;
+        on_a_thread(permit, work).await
     }
 
     /// A permit for work of seconds, such as reading the files of many days; refused if all are taken.
@@ -112,12 +112,12 @@ impl Work {
 }
 
 async fn on_a_thread<T: Send + 'static>(
-    place: OwnedSemaphorePermit,
+    permit: OwnedSemaphorePermit,
     work: impl FnOnce() -> ApiResponse<T> + Send + 'static,
 ) -> ApiResponse<T> {
     let done = tokio::task::spawn_blocking(move || {
         let outcome = work();
-        drop(place);
+        drop(permit);
         outcome
     });
     // The join fails if the work panicked; the permit is released in that case, too.
@@ -125,7 +125,10 @@ async fn on_a_thread<T: Send + 'static>(
 }
 
 fn broken() -> Refused {
-    refused(RefusalReason::Unavailable, "The request ended its thread. Please report it, with the request.")
+    refused(
+        RefusalReason::Unavailable,
+        "Internal error while handling the request. Please report it, with the request.",
+    )
 }
 
 /// Maximum bytes of a request body; batches have another limit.

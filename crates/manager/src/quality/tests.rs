@@ -230,7 +230,8 @@ proptest! {
             Resolution::Hour => (MIDNIGHT + 3600, MIDNIGHT + 3 * 86_400),
             _ => (MIDNIGHT, MIDNIGHT + 3 * 86_400),
         };
-        let mut request = Query { from_s: Some(from_s), until_s: Some(until_s), resolution, by, side, ..Query::default() };
+        let mut request =
+            Query { from_s: Some(from_s), until_s: Some(until_s), resolution, by, side, ..Query::default() };
         match only {
             1 => request.agent = Some("b".to_owned()),
             2 => request.program = Some("curl".to_owned()),
@@ -387,10 +388,10 @@ fn automatic_resolution_fits_the_time_and_the_stored_spans() {
     assert!(!remove_expired_spans(&change, now_s + 100 * year_s, &long).unwrap());
     change.commit().unwrap();
     assert_eq!(index.query_row("SELECT count(*) FROM quality", [], |row| row.get::<_, i64>(0)).unwrap(), 60 * 3 * 2);
-    let retention = StoredSpans { minutes_s: 86_400, hours_s: 10 * 86_400, days_s: Some(30 * 86_400) };
+    let kept = StoredSpans { minutes_s: 86_400, hours_s: 10 * 86_400, days_s: Some(30 * 86_400) };
     let change = index.unchecked_transaction().unwrap();
     let mut rounds = 1;
-    while remove_expired_spans(&change, now_s, &retention).unwrap() {
+    while remove_expired_spans(&change, now_s, &kept).unwrap() {
         rounds += 1;
     }
     change.commit().unwrap();

@@ -178,9 +178,9 @@ fn batches_are_stored_written_to_files_and_survive_a_restart() {
         settings: 0,
     };
     let before = realtime_ns();
-    let read_response =
+    let response =
         client.request("POST /api/1/agents/shop-7/hello", &fields(&token), &serde_json::to_vec(&hello).unwrap());
-    let welcome: Welcome = serde_json::from_str(&read_response.body).unwrap();
+    let welcome: Welcome = serde_json::from_str(&response.body).unwrap();
     assert!(before <= welcome.received_unix_ns && welcome.received_unix_ns <= welcome.answered_unix_ns);
     assert_eq!((welcome.stored_through, welcome.settings), (0, tap_protocol::Settings::default()));
     for sequence in 1..=3 {
@@ -274,7 +274,7 @@ fn each_refused_request_is_explained_logged_and_stores_nothing() {
         ("another shape", batches, plain(&token), b"{\"rows\":[]}".to_vec(), 400, RefusalReason::Malformed),
         ("no gzip", batches, packed(&token), good.clone(), 400, RefusalReason::Malformed),
         (
-            "a zero that is none",
+            "an invalid zero",
             batches,
             plain(&token) + "yamabiko-zero: x\r\n",
             good.clone(),
@@ -298,7 +298,7 @@ fn each_refused_request_is_explained_logged_and_stores_nothing() {
             RefusalReason::UnsupportedMediaType,
         ),
         (
-            "an end before the begin",
+            "a row that ends before it begins",
             batches,
             plain(&token) + &zero,
             json(&impossible_row),
@@ -315,7 +315,7 @@ fn each_refused_request_is_explained_logged_and_stores_nothing() {
             RefusalReason::AlreadyStored,
         ),
         (
-            "a batch out of turn",
+            "a batch out of sequence",
             batches,
             plain(&token) + &zero,
             json(&numbered('a', 3)),
@@ -323,16 +323,16 @@ fn each_refused_request_is_explained_logged_and_stores_nothing() {
             RefusalReason::SequenceGap,
         ),
         (
-            "a method of another",
+            "a method of another path",
             "GET /api/1/agents/shop-7/batches",
             plain(&token),
             Vec::new(),
             405,
             RefusalReason::MethodNotAllowed,
         ),
-        ("nothing that is there", "GET /api/2", plain(&token), Vec::new(), 404, RefusalReason::NotFound),
+        ("an unknown path", "GET /api/2", plain(&token), Vec::new(), 404, RefusalReason::NotFound),
         (
-            "an agent's name that is none",
+            "an invalid agent name",
             "POST /api/1/agents/%ff/batches",
             plain(&token),
             good.clone(),
@@ -341,13 +341,13 @@ fn each_refused_request_is_explained_logged_and_stores_nothing() {
         ),
     ];
     for (count, (what, line, fields, body, status, why)) in (1..).zip(&cases) {
-        let read_response = trial.client().request(line, fields, body);
-        assert_eq!(read_response.status, *status, "{what}: {read_response:?}");
-        let refusal = read_response.refusal();
+        let response = trial.client().request(line, fields, body);
+        assert_eq!(response.status, *status, "{what}: {response:?}");
+        let refusal = response.refusal();
         assert_eq!(refusal.error, *why, "{what}");
-        assert!(!refusal.message.is_empty() && !read_response.body.contains("shop-7.AAAA"), "{what}");
+        assert!(!refusal.message.is_empty() && !response.body.contains("shop-7.AAAA"), "{what}");
         assert_eq!(refusal.stored_through.is_some(), *status == 409, "{what}");
-        assert!(*status != 401 || read_response.head.contains("www-authenticate: bearer"), "{what}");
+        assert!(*status != 401 || response.head.contains("www-authenticate: bearer"), "{what}");
         trial.running().write_notes();
         assert_eq!(trial.count("SELECT count(*) FROM refusals"), count, "{what}");
         let row: (String, u16, String, String, String) = trial
@@ -391,8 +391,8 @@ fn a_revoked_token_is_rejected_on_an_open_connection() {
     let mut client = trial.client();
     client.send("shop-7", &token, &numbered('a', 1)).stored();
     tokens::revoke(trial.running().data(), "shop-7", None, 1).unwrap();
-    let read_response = client.send("shop-7", &token, &numbered('a', 2));
-    assert_eq!((read_response.status, read_response.refusal().error), (401, RefusalReason::Unauthenticated));
+    let response = client.send("shop-7", &token, &numbered('a', 2));
+    assert_eq!((response.status, response.refusal().error), (401, RefusalReason::Unauthenticated));
     assert_eq!(trial.count("SELECT through FROM streams"), 1);
 }
 
@@ -438,9 +438,9 @@ fn the_page_requires_its_secret_and_logs_requests_without_it() {
     let request = |path: &str| {
         let mut stream = TcpStream::connect(host).unwrap();
         write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").unwrap();
-        let mut read_response = String::new();
-        stream.read_to_string(&mut read_response).unwrap();
-        read_response.split(' ').nth(1).unwrap().parse::<u16>().unwrap()
+        let mut response = String::new();
+        stream.read_to_string(&mut response).unwrap();
+        response.split(' ').nth(1).unwrap().parse::<u16>().unwrap()
     };
     assert_eq!((request("/"), request("/wrong-secret-of-16-letters/")), (403, 403));
     assert_eq!(request(&format!("/{secret}/api/2")), 404);

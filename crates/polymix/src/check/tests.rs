@@ -195,11 +195,11 @@ fn response_without_comparable_body_is_not_compared() {
     let head = OriginResponse { body: Vec::new(), ..origin_response(&world, object, Variant::Plain) };
     let head_request = DrawnRequest { method: Method::Head, ..request(object, false) };
     assert_eq!(head.seen(&world, head_request, &[]).content, Content::NotCompared);
-    let unexpected_version = OriginResponse {
+    let unknown_kind = OriginResponse {
         identity: ResponseIdentity { object: Object { kind: 25, number: 1 }, ..full.identity },
         ..origin_response(&world, object, Variant::Plain)
     };
-    assert_eq!(unexpected_version.seen(&world, request(object, false), &[]).content, Content::NotCompared);
+    assert_eq!(unknown_kind.seen(&world, request(object, false), &[]).content, Content::NotCompared);
 }
 
 #[test]

@@ -146,9 +146,9 @@ fn object_changes_follow_the_life_cycle() {
 fn copy_lifetimes_follow_their_distribution() {
     let world = world(CacheWorkload::modern());
     let css = 2;
-    let Expires::MaxAge(law) = &world.spec.kinds[2].life.expires else { panic!() };
+    let Expires::MaxAge(distribution) = &world.spec.kinds[2].life.expires else { panic!() };
     let ages = objects(css, 100_000).map(|it| world.version(it, 1_700_000_000).max_age_s.unwrap() as f64);
-    assert_mean(ages, law.mean(), "css lifetimes");
+    assert_mean(ages, distribution.mean(), "css lifetimes");
     for object in objects(css, 1000) {
         let version = world.version(object, 1_700_000_000);
         assert_eq!(version.expires_s, Some(1_700_000_000 + version.max_age_s.unwrap() as i64));

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   respond_as_origin ──┬─ nothing to wait for ──────────────────────────▶ reply
-//!                       └─ Tail::Awaited, deadline = ready_at ──late()──▶ think_over ──▶ reply
+//!                       └─ Tail::Awaited, deadline = ready_at ──late()──▶ was_think_deadline ──▶ reply
 //! ```
 
 use units::Timestamp;

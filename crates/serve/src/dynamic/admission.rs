@@ -203,17 +203,17 @@ mod tests {
                 let admission = admission(1, queue, Duration::from_secs(3600));
                 let load_state = Arc::clone(&admission.load_state);
                 assert!(!load_state.is_full());
-                let place = admission.enter(&counts).await.unwrap();
+                let permit = admission.enter(&counts).await.unwrap();
                 assert_eq!(load_state.is_full(), queue == 0);
                 if queue == 1 {
                     let (waits, counts) = (Rc::clone(&admission), Arc::clone(&counts));
                     let waiter = tokio::task::spawn_local(async move { waits.enter(&counts).await.map(drop) });
                     tokio::task::yield_now().await;
                     assert!(load_state.is_full() && load_state.retry_after_s() >= 1);
-                    drop(place);
+                    drop(permit);
                     waiter.await.unwrap().unwrap();
                 } else {
-                    drop(place);
+                    drop(permit);
                 }
                 assert!(!load_state.is_full());
             }

@@ -45,7 +45,7 @@ pub(crate) struct Hints {
 
 impl Hints {
     /// Sends an interim response: status, and field lines with CRLF.
-    pub(super) fn send_event(&self, status: u16, fields: Bytes) {
+    pub(super) fn send_interim(&self, status: u16, fields: Bytes) {
         if !self.window.is_closed() {
             self.back.send_event(self.ticket, Event::Interim { status, fields });
         }

@@ -328,7 +328,7 @@ impl Content {
     }
 
     /// Returns the connection to the pool, if the exchange is complete and no other exchange needs the program.
-    pub(super) fn give_back(self, upstream_state: &Rc<UpstreamState>, place: Permit) {
+    pub(super) fn give_back(self, upstream_state: &Rc<UpstreamState>, permit: Permit) {
         let Content { reader, mut writer, .. } = self;
         let idle = reader.decoder.between() && reader.buffer.is_empty();
         if !idle || !writer.0.is_finished() || upstream_state.fastcgi.awaiting.get() > 0 {
@@ -339,7 +339,7 @@ impl Content {
             if let Ok(Some(half)) = (&mut writer.0).await {
                 upstream_state.fastcgi.idle_connections.borrow_mut().push((reader.half.unsplit(half), Instant::now()));
             }
-            drop(place);
+            drop(permit);
         });
     }
 }

@@ -44,8 +44,8 @@ pub(super) struct Content {
 impl Pool {
     fn take(&self) -> Option<SendRequest<RequestBody>> {
         self.sweep();
-        let mut idle_connection = self.0.borrow_mut();
-        while let Some(IdleConnection { sender, .. }) = idle_connection.pop() {
+        let mut idle_connections = self.0.borrow_mut();
+        while let Some(IdleConnection { sender, .. }) = idle_connections.pop() {
             if sender.is_ready() {
                 return Some(sender);
             }
@@ -263,7 +263,7 @@ impl Content {
     }
 
     /// Returns the connection to the pool; the permit is released then.
-    pub(super) fn give_back(self, upstream_state: &Rc<UpstreamState>, place: Permit) {
+    pub(super) fn give_back(self, upstream_state: &Rc<UpstreamState>, permit: Permit) {
         let Content { mut sender, .. } = self;
         if sender.is_ready() {
             return upstream_state.http.put(sender);
@@ -275,7 +275,7 @@ impl Content {
             if let Ok(Ok(())) = timeout(READY_TIME, sender.ready()).await {
                 upstream_state.http.put(sender);
             }
-            drop(place);
+            drop(permit);
         });
     }
 }

@@ -64,7 +64,7 @@ impl Interim {
         if let Some(hints) = &self.hints
             && !matches!(status.as_u16(), 100 | 101)
         {
-            hints.send_event(status.as_u16(), end_to_end(fields).into());
+            hints.send_interim(status.as_u16(), end_to_end(fields).into());
         }
     }
 }

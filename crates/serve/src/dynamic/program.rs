@@ -147,7 +147,7 @@ struct Supervisor<'a> {
 
 /// The program, in the strictest confinement available to this user.
 enum Running {
-    Placed(Sandbox),
+    Sandboxed(Sandbox),
     TiedProcess(TiedProcess),
 }
 
@@ -187,8 +187,8 @@ impl Supervisor<'_> {
         let argv = ["/bin/sh", "-c", &self.spec.command].map(OsString::from).to_vec();
         let env = vec![(OsString::from("YAMABIKO_UPSTREAM"), OsString::from(self.transport.to_string()))];
         if *may_place {
-            match self.place(argv.clone(), env.clone(), rootless) {
-                Ok(place) => return Ok(Running::Placed(place)),
+            match self.start_sandbox(argv.clone(), env.clone(), rootless) {
+                Ok(sandbox) => return Ok(Running::Sandboxed(sandbox)),
                 Err(error @ sys::Error::Exec { .. }) => return Err(error),
                 Err(error) => {
                     *may_place = false;
@@ -202,10 +202,15 @@ impl Supervisor<'_> {
         TiedProcess::start(&argv, &env, self.group).map(Running::TiedProcess)
     }
 
-    fn place(&self, argv: Vec<OsString>, env: Vec<(OsString, OsString)>, rootless: bool) -> sys::Result<Sandbox> {
+    fn start_sandbox(
+        &self,
+        argv: Vec<OsString>,
+        env: Vec<(OsString, OsString)>,
+        rootless: bool,
+    ) -> sys::Result<Sandbox> {
         // stdout is for the server's own output.
         let stderr = std::io::stderr().as_fd().try_clone_to_owned().map_err(|_| sys::Error::SandboxLost)?;
-        let mut place = Sandbox::start(SandboxSpec {
+        let mut sandbox = Sandbox::start(SandboxSpec {
             env,
             stdio: Stdio3 { stdin: Stdio::Null, stdout: Stdio::File(stderr), stderr: Stdio::Inherit },
             new_session: true,
@@ -214,8 +219,8 @@ impl Supervisor<'_> {
             rootless,
             ..SandboxSpec::new(argv)
         })?;
-        place.exec()?;
-        Ok(place)
+        sandbox.exec()?;
+        Ok(sandbox)
     }
 
     /// Sends one line to the server. `wait` detects a server that has ended.
@@ -245,7 +250,7 @@ impl Running {
             let ended = match self {
                 // A command that daemonises returns 0 and its children continue. A failed command ends the sandbox with
                 // all its children.
-                Running::Placed(place) => match (place.try_exit(), place.alive()) {
+                Running::Sandboxed(sandbox) => match (sandbox.try_exit(), sandbox.alive()) {
                     (Ok(None | Some(Exit::Code(0))), Ok(true)) => None,
                     (Ok(exit), Ok(_)) => Some(exit),
                     _ => Some(None),
@@ -259,7 +264,7 @@ impl Running {
                 None => {}
             }
             let (status, wait) = match self {
-                Running::Placed(place) => (Some(place.status_fd()), Duration::from_secs(3600)),
+                Running::Sandboxed(sandbox) => (Some(sandbox.status_fd()), Duration::from_secs(3600)),
                 Running::TiedProcess(_) => (None, PARENT_CHECK_INTERVAL),
             };
             if hung_up_after(link, status, wait) {
@@ -270,7 +275,7 @@ impl Running {
 
     fn stop(self) {
         match self {
-            Running::Placed(place) => place.stop(KILL_DELAY),
+            Running::Sandboxed(sandbox) => sandbox.stop(KILL_DELAY),
             Running::TiedProcess(process) => process.stop(KILL_DELAY),
         }
     }

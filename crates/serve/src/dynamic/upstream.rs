@@ -83,7 +83,7 @@ enum Source {
 #[derive(Debug)]
 struct ResponseGuard {
     route: Rc<RouteState>,
-    place: Permit,
+    permit: Permit,
     _in_flight: GaugeGuard,
     deadline: Instant,
 }
@@ -254,7 +254,7 @@ pub(crate) async fn send(
     let mut unfinished = UnfinishedExchange(Some(&route.counts));
     let mut body = body.unwrap_or_else(RequestBody::none);
     body.buffer_body(&route.upstream_state.ahead).await;
-    let place = route.upstream_state.admission.enter(&route.counts).await.inspect_err(|_| unfinished.0 = None)?;
+    let permit = route.upstream_state.admission.enter(&route.counts).await.inspect_err(|_| unfinished.0 = None)?;
     let in_flight = GaugeGuard::raise(&route.counts, |counts| &counts.in_flight);
     let deadline = Instant::now() + route.limits.timeout;
     body.open();
@@ -280,7 +280,7 @@ pub(crate) async fn send(
             if let Some(program) = &route.program {
                 program.has_answered();
             }
-            let guard = ResponseGuard { route: Rc::clone(route), place, _in_flight: in_flight, deadline };
+            let guard = ResponseGuard { route: Rc::clone(route), permit, _in_flight: in_flight, deadline };
             Ok(UpstreamResponse { status, fields, length, body: UpstreamBody { source, guard: Some(guard) } })
         }
         Err(failure) => {
@@ -362,8 +362,8 @@ impl UpstreamBody {
             count(&guard.route.counts.answered);
             match std::mem::replace(&mut self.source, Source::Whole(Bytes::new())) {
                 Source::Whole(_) => {}
-                Source::Http(content) => content.give_back(&guard.route.upstream_state, guard.place),
-                Source::FastCgi(content) => content.give_back(&guard.route.upstream_state, guard.place),
+                Source::Http(content) => content.give_back(&guard.route.upstream_state, guard.permit),
+                Source::FastCgi(content) => content.give_back(&guard.route.upstream_state, guard.permit),
             }
         }
     }

@@ -246,7 +246,7 @@ impl<'a> Worker<'a> {
                 return Ok(());
             }
             let accepted_in = self.turn;
-            let seat = |stream, link| Client {
+            let new_client = |stream, link| Client {
                 stream,
                 link,
                 registration: Registration::No,
@@ -256,12 +256,13 @@ impl<'a> Worker<'a> {
                 known: false,
                 heavy: false,
             };
-            let token = match self.env.admit(&mut self.table, &mut self.context, seat, |_, client| drop(client))? {
-                AcceptResult::New(token) => token,
-                AcceptResult::Skipped | AcceptResult::MadeRoom => continue,
-                AcceptResult::NoneWaiting => return Ok(()),
-                AcceptResult::Pause => return self.pause_accepting(),
-            };
+            let token =
+                match self.env.admit(&mut self.table, &mut self.context, new_client, |_, client| drop(client))? {
+                    AcceptResult::New(token) => token,
+                    AcceptResult::Skipped | AcceptResult::MadeRoom => continue,
+                    AcceptResult::NoneWaiting => return Ok(()),
+                    AcceptResult::Pause => return self.pause_accepting(),
+                };
             // The request usually arrives with the last packet of the handshake.
             self.advance(token, false)?;
         }

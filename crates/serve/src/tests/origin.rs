@@ -112,7 +112,7 @@ impl Origin {
     }
 
     fn seen(&self, response: &Response, object: Object, sequence: u64, gzip: bool) -> CheckedResponse {
-        let request_id = DrawnRequest {
+        let request = DrawnRequest {
             number: sequence,
             object,
             form: Form::Basic,
@@ -124,7 +124,7 @@ impl Origin {
             abort_after: None,
             post_bytes: 0,
         };
-        let mut checker = Checker::new(Arc::clone(&self.world), request_id, id(sequence), unix_ms());
+        let mut checker = Checker::new(Arc::clone(&self.world), request, id(sequence), unix_ms());
         checker.head(response.head.as_bytes());
         for piece in response.body.chunks(7777) {
             checker.body(piece);
@@ -132,10 +132,10 @@ impl Origin {
         checker.end()
     }
 
-    /// Requests an object of another world, with or without a request id.
-    fn request_in_world(&self, client: &mut Client, world: u32, request_id: &str) -> Response {
-        client.send(format!("GET /y/{world:x}/B1 HTTP/1.1\r\nHost: o\r\n{request_id}\r\n").as_bytes());
-        client.response(!request_id.contains("If-None-Match"))
+    /// Requests an object of another world, with these header fields.
+    fn request_in_world(&self, client: &mut Client, world: u32, fields: &str) -> Response {
+        client.send(format!("GET /y/{world:x}/B1 HTTP/1.1\r\nHost: o\r\n{fields}\r\n").as_bytes());
+        client.response(!fields.contains("If-None-Match"))
     }
 
     fn figures(&self) -> OriginFigures {

@@ -167,8 +167,8 @@ fn the_same_pid_in_two_containers_is_two_processes() {
         vec![loaded(1, 4, 1, "one", 0), opened(1, 4, 1, 11, 1), loaded(2, 5, 1, "two", 2), opened(2, 5, 1, 12, 3)];
     assert_eq!(apply(&mut state, &entry(10, events)), []);
     assert_eq!((state.gauges().processes, state.gauges().open), (2, 2));
-    let ended_images = Entry { ended_images: vec![1], ..entry(20, vec![sent(2, 5, 1, 12, 15)]) };
-    let rows = apply(&mut state, &ended_images);
+    let end_entry = Entry { ended_images: vec![1], ..entry(20, vec![sent(2, 5, 1, 12, 15)]) };
+    let rows = apply(&mut state, &end_entry);
     assert_eq!((rows.len(), rows[0].program.as_deref(), rows[0].last), (1, Some("one"), true));
     assert_eq!(state.gauges(), Gauges { processes: 1, open: 1, in_flight: 1 });
     assert_eq!((state.latest(Owner { space: 4, pid: 1 }), state.latest(Owner { space: 5, pid: 1 })), (None, Some(2)));
@@ -207,8 +207,8 @@ fn exec_ends_the_first_program_of_a_process() {
 fn the_last_records_of_an_ended_process_count_even_if_dated_late() {
     let mut state = DaemonState::new(Vec::new());
     apply(&mut state, &entry(10, vec![loaded(1, 4, 7, "late", 0), opened(1, 4, 7, 9, 1)]));
-    let ended_images = Entry { ended_images: vec![1], ..entry(20, vec![closed(1, 4, 7, 9, 21)]) };
-    let rows = apply(&mut state, &ended_images);
+    let end_entry = Entry { ended_images: vec![1], ..entry(20, vec![closed(1, 4, 7, 9, 21)]) };
+    let rows = apply(&mut state, &end_entry);
     assert_eq!((rows.len(), rows[0].closed_at, state.gauges()), (1, Some(at(21)), Gauges::default()));
     assert!(!state.waits());
 }

@@ -1,8 +1,10 @@
 //! Positions of a reader, in a form that can be stored: the basis of reading exactly once.
 //!
 //! ```text
-//!   collect ──> Positions ──> journal ──> commit: TAIL, reported, FREE  killed anywhere: ReaderState (the journal's sum)
-//!    reads       of a round    (caller)    of the shared memory          has the position to resume at, whatever was committed
+//!   collect ──> Positions ──> journal ──> commit: TAIL, reported, FREE
+//!    reads       of a round    (caller)    of the shared memory
+//!
+//!   killed anywhere: ReaderState (the journal's sum) has the position to resume at, whatever was committed
 //! ```
 //!
 //! Counters of a slot count since the file was created and never go back, whoever claims it: a position stays valid

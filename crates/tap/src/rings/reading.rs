@@ -1,8 +1,8 @@
 //! Reading: records become [`Event`]s, in one or two steps.
 //!
 //! ```text
-//!   drain:    read, TAIL := HEAD, free the released slots                      one step, for a reader that ends with its run
-//!   collect:  read                                       ──> Positions        two, for one that stores what it has read
+//!   drain:    read, TAIL := HEAD, free the released slots                    one step: a reader that ends with its run
+//!   collect:  read                                       ──> Positions      two steps: a reader that stores its records
 //!   commit:         TAIL := .., reported := .., free   <── stored
 //! ```
 //!

@@ -170,8 +170,8 @@ impl RingFile {
         let target = (self.used + FIRST_SLOTS).min(self.shape.slots);
         if self.ready > 0 && self.ready < target {
             // If there is no memory, the threads reserve it themselves, and count dropped records.
-            let created = (self.ready..target).find(|slot| self.reserve_records(*slot, FIRST_RECORDS).is_err());
-            self.ready = created.unwrap_or(target);
+            let failed = (self.ready..target).find(|slot| self.reserve_records(*slot, FIRST_RECORDS).is_err());
+            self.ready = failed.unwrap_or(target);
         }
         u64::from(is_damaged)
     }

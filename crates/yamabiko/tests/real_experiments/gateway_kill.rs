@@ -39,7 +39,7 @@ fn a_killed_gateway_experiment_leaves_no_processes_or_networks() {
         let is = |pid: &i32| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim() == name);
         descendants(victim.pid()).iter().filter(|pid| is(pid)).count()
     };
-    assert_eq!((named("yamabiko-card"), named("yamabiko-init")), (1, 3));
+    assert_eq!((named("yamabiko-host"), named("yamabiko-init")), (1, 3));
     assert!(!victim.ended(), "the run ended by itself: {}", victim.stderr());
     assert!(!control_groups(&HashSet::from([victim.pid()])).is_empty());
     let (pid, networks) = kill(victim, Leftovers::new(&folder));

@@ -268,8 +268,11 @@ fn the_fleet_page_shows_and_configures_two_hundred_agents() {
         ] {
             navigate(&mut tab, hash);
             let view = hash[1..].split('?').next().unwrap();
-            // The page has received its data.
+            // The page has received its data. The view of quality has a note before it has data.
             tab.wait_for(&format!("document.querySelector('#view-{view} table, #view-{view} .note')"));
+            if view == "quality" {
+                tab.wait_for("document.querySelectorAll('#quality-charts canvas').length === 5");
+            }
             assert_eq!(tab.value("document.documentElement.scrollWidth <= innerWidth"), true, "{name} {hash}");
             tab.screenshot(&screenshot_file(&format!("{view}-{name}")), false);
         }

@@ -171,6 +171,8 @@ impl Tab<'_> {
 
     /// Writes the page as PNG: the visible part, or with `full_page` from top to bottom.
     pub fn screenshot(&mut self, path: &Path, full_page: bool) {
+        // The height of a full page is that of the last frame: a page that has just become shorter needs a new one.
+        self.value("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))");
         let response =
             self.call("Page.captureScreenshot", json!({ "format": "png", "captureBeyondViewport": full_page }));
         fs::write(path, STANDARD.decode(response["data"].as_str().unwrap()).unwrap()).unwrap();

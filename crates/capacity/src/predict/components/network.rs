@@ -141,7 +141,7 @@ pub fn measure(
         plans.push(("component connection".into(), plan(0, 0, true)));
     }
     let mut cores = None;
-    let mut load_result = Vec::new();
+    let mut load_results = Vec::new();
     for (name, plan) in &plans {
         let Some(loads) = saturated(measuring, name, plan, &mut cores)? else { return Ok(None) };
         if loads.len() < USABLE_MIN {
@@ -151,9 +151,9 @@ pub fn measure(
                 loads.len()
             )));
         }
-        load_result.push(loads);
+        load_results.push(loads);
     }
-    let (sends, rest) = load_result.split_at(bodies.len());
+    let (sends, rest) = load_results.split_at(bodies.len());
     let (receives, connections) = rest.split_at(REQUEST_PADS.len());
     network(sends, receives, connections.first().map(Vec::as_slice), described).map(Some).ok_or_else(|| {
         ExperimentError::Plan(
@@ -194,8 +194,8 @@ fn saturated(
             all.extend(own.rough(&class)?);
         }
     }
-    let (load_result, mut out) = counted(all, USABLE_MIN);
-    let (load_result, nothing): (Vec<LoadResult>, Vec<LoadResult>) = load_result.into_iter().partition(sound);
+    let (load_results, mut out) = counted(all, USABLE_MIN);
+    let (load_results, nothing): (Vec<LoadResult>, Vec<LoadResult>) = load_results.into_iter().partition(sound);
     out.extend(nothing);
     own.leave_out(&out);
     let interrupted = own.is_interrupted();
@@ -209,7 +209,7 @@ fn saturated(
         measuring.host = host;
     }
     measuring.duration_s += duration_s;
-    Ok((!interrupted).then_some(load_result))
+    Ok((!interrupted).then_some(load_results))
 }
 
 /// A point of a load.

@@ -70,9 +70,9 @@ fn disturbed_loads_are_excluded_while_enough_remain() {
         verdicts.iter().map(load).collect()
     };
     let used_verdicts = |verdicts: &[&str], least: usize| -> Vec<String> {
-        let (used_verdicts, out) = counted(of(verdicts), least);
-        assert_eq!(used_verdicts.len() + out.len(), verdicts.len());
-        used_verdicts.into_iter().map(|load_result| load_result.part.verdict).collect()
+        let (used, out) = counted(of(verdicts), least);
+        assert_eq!(used.len() + out.len(), verdicts.len());
+        used.into_iter().map(|load_result| load_result.part.verdict).collect()
     };
     let (v, s, i) = ("valid", "suspect", "invalid");
     assert_eq!(used_verdicts(&[v; 5], 3), [v; 5]);

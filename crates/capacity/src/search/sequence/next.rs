@@ -22,8 +22,14 @@ impl TrialSequence<'_> {
         }
         match search.next() {
             Step::Try(load) => {
-                match self.ask(Purpose::Limit, 0, rounded(load), PROBE_LENGTH, Duration::from_millis(200), LIMIT_WIDTH)
-                {
+                match self.request_trial(
+                    Purpose::Limit,
+                    0,
+                    rounded(load),
+                    PROBE_LENGTH,
+                    Duration::from_millis(200),
+                    LIMIT_WIDTH,
+                ) {
                     // A failure to measure the generator does not end the search for the server's capacity.
                     Next::End(_) => None,
                     make => Some(make),
@@ -70,7 +76,7 @@ impl TrialSequence<'_> {
             _ => return None,
         };
         // Users who have not started yet give no information about settling.
-        Some(self.ask(Purpose::Calibration, 0, load, lasts, self.rules.quantity.warmup, SHORT_WIDTH))
+        Some(self.request_trial(Purpose::Calibration, 0, load, lasts, self.rules.quantity.warmup, SHORT_WIDTH))
     }
 
     /// State of a bisection from its trials.
@@ -122,7 +128,14 @@ impl TrialSequence<'_> {
         if let Step::Try(load) = search.next() {
             let load = self.rules.quantity.load(load);
             let lasts = self.lasts(load, least);
-            return StageResult::Next(self.ask(purpose, number, load, lasts, self.warmup().0, self.width(purpose)));
+            return StageResult::Next(self.request_trial(
+                purpose,
+                number,
+                load,
+                lasts,
+                self.warmup().0,
+                self.width(purpose),
+            ));
         }
         StageResult::Next(Next::End(match search.result() {
             SearchResult::Regular { lower, upper } => return StageResult::To((lower, upper)),
@@ -139,7 +152,7 @@ impl TrialSequence<'_> {
             return None;
         }
         let width = self.rules.plan.width.value();
-        match self.ask(purpose, 0, load, self.lasts(load, lasts), self.warmup().0, width) {
+        match self.request_trial(purpose, 0, load, self.lasts(load, lasts), self.warmup().0, width) {
             // The result is known; a check reports the missing trials.
             Next::End(_) => None,
             make => Some(make),
@@ -147,7 +160,7 @@ impl TrialSequence<'_> {
     }
 
     /// The trial, unless too many trials at this load were disturbed.
-    pub(super) fn ask(
+    pub(super) fn request_trial(
         &self,
         purpose: Purpose,
         search: u32,

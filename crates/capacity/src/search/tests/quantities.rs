@@ -158,7 +158,7 @@ fn interrupted_search_for_users_resumes_with_the_same_trials() {
         assert!(trials.iter().any(|trial| trial.stage == stage), "{stage}");
     }
     let mut again = TrialSequence::new(&rules);
-    for (trial, request) in trials.iter().zip(&whole.request) {
+    for (trial, request) in trials.iter().zip(&whole.requests) {
         assert_eq!(again.next(), Next::Make(*request));
         again.add(serde_json::from_str(&serde_json::to_string(trial).unwrap()).unwrap());
     }
@@ -222,10 +222,10 @@ fn cost_variation_between_trials_fails_its_check() {
     ];
     near(checks::cpu_probe_spread(&paced, 1440.0), 0.07);
     assert_eq!(checks::cpu_probe_spread(&paced[1..], 1440.0), None, "one trial has no spread");
-    let machine = checks::whose(0.1, Some(0.07));
+    let machine = checks::spread_cause(0.1, Some(0.07));
     assert!(machine.starts_with("the machine's speed") && machine.contains("7.0 % longer"), "{machine}");
-    assert!(checks::whose(0.1, Some(0.01)).starts_with("the server's speed"));
-    assert!(checks::whose(0.1, None).starts_with("the speed of the machine or of the server"));
+    assert!(checks::spread_cause(0.1, Some(0.01)).starts_with("the server's speed"));
+    assert!(checks::spread_cause(0.1, None).starts_with("the speed of the machine or of the server"));
     // A server that waits for another resource has no such cost, and the check reports it.
     let mut simulated = Simulated::new(Server::four(), OBJECTIVE, 1);
     let rules = simulated.rules(plan(60.0));

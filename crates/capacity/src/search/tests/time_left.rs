@@ -17,7 +17,7 @@ fn remaining_time_of_a_search_is_predicted() {
             let predicted = [estimate::rest(&rules, &sequence)];
             assert_eq!(drive(&mut sequence, &mut simulated).unwrap(), Some(End::Found));
             let took = |from: usize| -> Duration {
-                let rest = simulated.request.iter().zip(sequence.trials()).skip(from);
+                let rest = simulated.requests.iter().zip(sequence.trials()).skip(from);
                 rest.map(|(request, trial)| estimate::takes(request, &trial.verdict)).sum()
             };
             let after = (1..sequence.trials().len()).map(|count| {

@@ -87,8 +87,8 @@ impl Peer {
     /// Everything until the relay closes or resets the connection.
     pub(super) fn rest(&mut self) -> Vec<u8> {
         let (mut rest, mut piece) = (Vec::new(), [0; 4096]);
-        while let Ok(response @ 1..) = self.stream.read(&mut piece) {
-            rest.extend_from_slice(&piece[..response]);
+        while let Ok(length @ 1..) = self.stream.read(&mut piece) {
+            rest.extend_from_slice(&piece[..length]);
         }
         rest
     }

@@ -32,7 +32,7 @@ impl Worker<'_> {
                 return Ok(());
             }
             let ring = &mut self.ring;
-            let seat = |stream, link| Client {
+            let new_client = |stream, link| Client {
                 stream,
                 link,
                 receiving: Receiving::Nothing,
@@ -50,7 +50,7 @@ impl Worker<'_> {
             };
             let (turn, full) = (self.turn, self.table.length() >= self.env.cap);
             let release = |token, client: Client| client.release(token, turn, ring);
-            match self.env.admit(&mut self.table, &mut self.context, seat, release)? {
+            match self.env.admit(&mut self.table, &mut self.context, new_client, release)? {
                 AcceptResult::New(token) => {
                     self.read_without_receive(token);
                     // Another connection was displaced, which makes the next wait longer than all work so far.

@@ -270,9 +270,9 @@ proptest! {
             let (folder, mut rings, adoption) = folder_of_agent.open(before);
             prop_assert_eq!(adoption, Adoption::Adopted);
             for round in 0..3 {
-                let mut time_before = 0;
-                let positions = rings.collect_and_free(&mut |_| round == 1, &mut |_| time_before += 1);
-                prop_assert!(time_before <= 3 * 9 + 1, "{} events", time_before);
+                let mut events = 0;
+                let positions = rings.collect_and_free(&mut |_| round == 1, &mut |_| events += 1);
+                prop_assert!(events <= 3 * 9 + 1, "{} events", events);
                 rings.commit(&positions);
             }
             drop((folder, rings));
