@@ -1,14 +1,14 @@
-//! Runs the body of a fuzz target over its corpus, on stable Rust and without a fuzzer: every file as it is, then
-//! changed at random, by a seed that does not change.
+//! Runs the body of a fuzz target on its corpus, on stable Rust and without a fuzzer: with every file unchanged, then
+//! with random mutations from a fixed seed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Runs `body` over `corpus/NAME` and `regressions/NAME`. A file on which it panics is named.
+/// Runs `body` over `corpus/NAME` and `regressions/NAME`. A panic prints the file.
 pub fn target(name: &str, body: fn(&[u8])) {
     let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz");
     let mut files = files(&fuzz.join("corpus").join(name));
-    assert!(!files.is_empty(), "the corpus of {name} is not there");
+    assert!(!files.is_empty(), "the corpus of {name} is missing");
     files.extend(self::files(&fuzz.join("regressions").join(name)));
     let texts: Vec<Vec<u8>> = files.iter().map(|file| fs::read(file).expect("a file of the corpus")).collect();
     let mut random = Random(0x5EED);
@@ -37,7 +37,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Says which file it was when a body panics.
+/// Prints the file when a body panics.
 struct Named<'a>(&'a Path, usize);
 
 impl Named<'_> {
@@ -48,11 +48,11 @@ impl Named<'_> {
 
 impl Drop for Named<'_> {
     fn drop(&mut self) {
-        eprintln!("with {}, change {} (0: as it is)", self.0.display(), self.1);
+        eprintln!("with {}, mutation {} (0: unchanged)", self.0.display(), self.1);
     }
 }
 
-/// splitmix64: small, and the same everywhere.
+/// splitmix64: small, and equal on every platform.
 struct Random(u64);
 
 impl Random {
@@ -64,12 +64,12 @@ impl Random {
         mixed ^ mixed >> 31
     }
 
-    /// From 0 up to but not including `bound`; 0 of none.
+    /// A number below `bound`; 0 if `bound` is 0.
     fn below(&mut self, bound: usize) -> usize {
         if bound == 0 { 0 } else { (self.next() % bound as u64) as usize }
     }
 
-    /// A few bytes changed, left out, repeated, or replaced by a part of `other`.
+    /// A copy of `text` with a few bytes changed, removed or repeated, or with a part of `other` inserted.
     fn change(&mut self, text: &[u8], other: &[u8]) -> Vec<u8> {
         let mut text = text.to_vec();
         for _ in 0..1 + self.below(4) {
@@ -93,5 +93,5 @@ impl Random {
     }
 }
 
-/// Changed files a target is run with, all files together: some seconds without optimisation.
+/// Number of mutated inputs of a target, over all files: some seconds without optimisation.
 const MUTATIONS: usize = 4000;

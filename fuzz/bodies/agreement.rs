@@ -1,6 +1,5 @@
-//! Readers of HTTP/1 against each other: the first byte says which, and whether the request was HEAD.
-//!
-//! What the load generator reads as a response, and the server as requests, the packet analysis reads to the same end.
+//! Compares parsers of HTTP/1: the packet analysis must parse responses as the load generator does, and requests as the
+//! server does. The first byte selects responses or requests, and whether the request is HEAD.
 
 use load::http1::{AtClose, Progress, Response};
 use schema::{Framing, Method, WireRequest};
@@ -10,7 +9,7 @@ use wire::link::LinkType;
 
 use super::packets::{ACK, FIN, SYN, segment};
 
-/// The same bytes come to the same message for every reader that takes them.
+/// Every parser that accepts the bytes finds the same message.
 pub fn run(bytes: &[u8]) {
     let [first, bytes @ ..] = bytes else { return };
     let bytes = &bytes[..bytes.len().min(4096)];
@@ -21,17 +20,17 @@ pub fn run(bytes: &[u8]) {
     }
 }
 
-/// What a response came to.
+/// How a response ends, by the load generator's parser.
 #[derive(Debug, PartialEq, Eq)]
 enum End {
-    /// Whole, with so many bytes.
+    /// Complete, with this length.
     Whole(usize),
-    /// The connection closed before its end.
+    /// The connection closed before the end of the response.
     Cut,
-    /// Nobody can tell where it ends.
+    /// The framing does not determine the end.
     Unknown,
-    /// Its lines are not HTTP to the letter, which an observer passes over.
-    NotToTheLetter,
+    /// Lines violate the grammar, which the packet analysis tolerates.
+    BadGrammar,
 }
 
 fn response(bytes: &[u8], method: Method) {
@@ -48,41 +47,41 @@ fn response(bytes: &[u8], method: Method) {
         }
         End::Cut => assert!(!seen.complete || !is_exact, "{seen:?} {:?}", String::from_utf8_lossy(bytes)),
         End::Unknown => assert!(!is_exact, "{seen:?} {:?}", String::from_utf8_lossy(bytes)),
-        End::NotToTheLetter => {}
+        End::BadGrammar => {}
     }
 }
 
 fn by_load(bytes: &[u8], method: Method) -> End {
     let mut response = Response::new(method);
     let fed = response.feed(bytes);
-    // Empty lines before the response are no part of it.
+    // Empty lines before the response do not belong to it.
     let stray = 2 * response.take_stray_lines() as usize;
     match fed {
         Ok(Progress::Whole { consumed }) => End::Whole(consumed - stray),
         Ok(Progress::More) => match response.close() {
             AtClose::Whole => End::Whole(bytes.len() - stray),
             AtClose::Nothing | AtClose::Short => End::Cut,
-            AtClose::Malformed => End::NotToTheLetter,
+            AtClose::Malformed => End::BadGrammar,
         },
         Err(_) => {
             let name = response.fault().expect("a fault has its reason").reason.name();
             let is_shared = name.starts_with("content_length")
                 || name.starts_with("transfer_")
                 || matches!(name, "chunked_parameters" | "chunk_size" | "chunk_size_overflow");
-            if is_shared { End::Unknown } else { End::NotToTheLetter }
+            if is_shared { End::Unknown } else { End::BadGrammar }
         }
     }
 }
 
 fn requests(bytes: &[u8]) {
-    // Whether a connection is HTTP at all is told by its first bytes, before any message is read.
+    // The first bytes of a connection decide whether it is HTTP, before any message is parsed.
     let blank = bytes.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
     let bytes = &bytes[blank..];
     let taken = serve::fuzzing::taken(bytes);
     let seen = by_watch(&[(0, bytes)]);
-    // An observer follows a bounded number of requests without a response.
+    // The packet analysis follows a limited number of requests without a response.
     for (number, request) in taken.iter().enumerate().take(Limits::default().pipelined - 1) {
-        // Methods of other letters are to an observer another protocol's.
+        // The packet analysis takes methods with other characters for another protocol.
         let is_seen = request.method.iter().all(u8::is_ascii_uppercase) && request.method.len() <= 16;
         if !is_seen || request.method == b"PRI" {
             return;
@@ -94,7 +93,8 @@ fn requests(bytes: &[u8]) {
     }
 }
 
-/// What the packet analysis sees of these turns on one connection, opened before and closed after.
+/// The requests that the packet analysis finds in these turns on one connection, which is opened before and closed
+/// after them.
 fn by_watch(turns: &[(usize, &[u8])]) -> Vec<WireRequest> {
     let mut watch = Watch::new(WatchSpec::default());
     let (mut next, mut at) = ([1000u32, 5000], 0u64);

@@ -1,13 +1,14 @@
-//! Capture files: any bytes, given to the decoder whole and in pieces.
+//! Any bytes as a capture file, passed to the decoder as a whole and in pieces.
 
 use wire::capture::{BLOCK_MAX, CaptureError, Decoder, Step, packets};
 
-/// Time, link layer, bytes and length of each packet, and how it ended.
+/// Time, link layer, bytes and length of each packet, and the error that ended the file.
 type Read = (Vec<(u64, u16, Vec<u8>, u32)>, Option<CaptureError>);
 
-/// What was read is the same however the file comes; every step but the last moves on; errors lie inside the file.
+/// The packets do not depend on the pieces, every step except the last consumes bytes, and offsets of errors are inside
+/// the file.
 pub fn run(bytes: &[u8]) {
-    let whole = at_once(bytes);
+    let whole = as_a_whole(bytes);
     let kept: usize = whole.0.iter().map(|(_, _, packet, _)| packet.len()).sum();
     assert!(kept <= bytes.len(), "a byte of the file is in one packet at most");
     assert!(whole.0.iter().all(|(_, _, packet, length)| packet.len() <= *length as usize));
@@ -19,10 +20,10 @@ pub fn run(bytes: &[u8]) {
     }
 }
 
-fn at_once(bytes: &[u8]) -> Read {
+fn as_a_whole(bytes: &[u8]) -> Read {
     let mut read: Read = (Vec::new(), None);
     for packet in packets(bytes) {
-        assert!(read.1.is_none(), "nothing comes after an error");
+        assert!(read.1.is_none(), "an error is the last item");
         match packet {
             Ok(packet) => {
                 read.0.push((packet.at.as_nanos(), packet.link, packet.bytes.to_vec(), packet.original_length))
@@ -39,7 +40,7 @@ fn in_pieces(bytes: &[u8], piece: usize) -> Read {
     let mut read: Read = (Vec::new(), None);
     loop {
         steps += 1;
-        assert!(steps <= 2 * bytes.len() + 2, "steps that do not move on");
+        assert!(steps <= 2 * bytes.len() + 2, "a step consumes no bytes");
         match decoder.decode(&bytes[from..to]) {
             Ok(Step::Packet { packet, used }) => {
                 read.0.push((packet.at.as_nanos(), packet.link, packet.bytes.to_vec(), packet.original_length));

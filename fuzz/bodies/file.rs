@@ -1,4 +1,4 @@
-//! A capture file from its first byte to the records, as `watch -r` reads it.
+//! Any bytes as a capture file, analysed as by `watch -r`.
 
 use super::outcome::{Outcome, SMALL, check_bounds, finish};
 use units::Timestamp;
@@ -6,13 +6,13 @@ use watch::{Watch, WatchSpec, take_work};
 use wire::capture::packets;
 use wire::link::LinkType;
 
-/// Bounds hold, books balance, the work is linear, and a second reading gives the same.
+/// Limits hold, counts are consistent, the work is linear, and a second analysis gives the same records.
 pub fn run(bytes: &[u8]) {
     assert_eq!(read(bytes, true), read(bytes, true));
     read(bytes, false);
 }
 
-/// `duplicates`: whether copies are left out.
+/// `duplicates`: whether duplicated packets are left out.
 fn read(bytes: &[u8], duplicates: bool) -> Outcome {
     take_work();
     let mut watch = Watch::new(WatchSpec { limits: SMALL, duplicates, ..WatchSpec::default() });

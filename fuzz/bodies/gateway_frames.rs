@@ -6,7 +6,7 @@ use gateway::tester::handshake::{HandshakeStep, Opening, Proof, ServerHandshake}
 use gateway::tester::message::{LASTS_MS_MAX, STREAMS_MAX, ToClient, ToServer};
 use gateway::tester::{Keys, Secret};
 
-/// A peer without proof receives a nonce only, only written frames are read, and parsed messages round-trip.
+/// A peer without proof receives only a nonce, only written frames are read, and parsed messages round-trip.
 pub fn run(bytes: &[u8]) {
     let Some((&cut, bytes)) = bytes.split_first() else { return };
     let cut = usize::from(cut).max(1);

@@ -1,12 +1,12 @@
-//! One frame: link layer, IP, TCP, options, as far as they were captured. The first byte chooses the link layer, the
-//! second says how much longer than captured the frame was.
+//! Headers of one frame: link layer, IP, TCP, options, as far as they are captured. The first byte selects the link
+//! layer, the second how much longer the frame was on the wire.
 
 use wire::ip::{Packet, TcpHeader};
 use wire::link::{LinkType, Payload};
 use wire::tcp::Options;
 
-/// Offsets stay inside the lengths that the headers claim, and these inside what was on the wire; a shorter capture
-/// of the same frame says the same or nothing.
+/// Offsets are inside the lengths that the headers state, and these inside the frame on the wire. A shorter capture of
+/// the same frame gives the same headers or none.
 pub fn run(bytes: &[u8]) {
     let [link, more, frame @ ..] = bytes else { return };
     let links =

@@ -1,16 +1,16 @@
-//! The start of a TLS connection: any bytes as a ClientHello.
+//! Any bytes as the ClientHello at the start of a TLS connection.
 
 use wire::tls::{ServerName, is_handshake, server_name};
 
-/// A longer prefix never takes back what a shorter one has said.
+/// A result from a prefix does not change with more bytes.
 pub fn run(bytes: &[u8]) {
     let bytes = &bytes[..bytes.len().min(2048)];
-    let mut said = None;
+    let mut first = None;
     for length in 0..=bytes.len() {
         let now = server_name(&bytes[..length]);
-        match (&said, &now) {
+        match (&first, &now) {
             (None, ServerName::Incomplete) => {}
-            (None, _) => said = Some(now.clone()),
+            (None, _) => first = Some(now.clone()),
             (Some(before), now) => assert_eq!(before, now, "{length} bytes"),
         }
         if let ServerName::Name(name) = &now {

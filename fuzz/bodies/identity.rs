@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use polymix::{CacheWorkload, Checker, RequestId, ResponseIdentity, Stream, World};
 
-/// What is read is written the same way again, to the byte; a checker bears any head and body, and calls none right
-/// that has no identity.
+/// A parsed identity is written as the same bytes. A checker accepts any head and body without a panic, and finds no
+/// response without an identity correct.
 pub fn run(bytes: &[u8]) {
     let mut written = Vec::new();
     if let Some(identity) = ResponseIdentity::read(bytes) {

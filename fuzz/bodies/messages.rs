@@ -1,4 +1,5 @@
-//! HTTP framing: turns of any bytes, each `way and way of cutting, length, bytes`, on one connection without loss.
+//! HTTP framing: turns of any bytes on one connection without loss, each as: direction and seed of the cuts, length,
+//! bytes.
 
 use super::outcome::{Outcome, finish, watch};
 use super::packets::{ACK, FIN, SYN, segment};
@@ -7,27 +8,28 @@ use units::Timestamp;
 use watch::{Limits, take_work};
 use wire::link::LinkType;
 
-/// The same requests come out however the turns are cut into segments; cut captures keep the books balanced.
+/// The requests do not depend on the segments into which the turns are cut. With truncated packets the counts are
+/// consistent.
 pub fn run(bytes: &[u8]) {
     let bytes = &bytes[..bytes.len().min(16_384)];
     let whole = read(bytes, Cut::Whole, usize::MAX);
-    for cut in [Cut::Bytes, Cut::Told] {
+    for cut in [Cut::Bytes, Cut::Random] {
         let apart = read(bytes, cut, usize::MAX);
-        // All of it, times too: every segment of a turn has the same. Where a direction was lost, its next start is
-        // looked for in the first segment of a turn, whatever its size: from there on the cutting counts.
+        // Times are equal, too: all segments of a turn have the same time. After a framing error the next message is
+        // searched in the first segment of a turn, of any size: from there on the result depends on the cuts.
         let exact = whole.requests.iter().take_while(|request| request.complete && request.framing == Framing::Exact);
         for (at, request) in exact.enumerate() {
             assert_eq!(apart.requests.get(at), Some(request), "{cut:?}");
         }
         for (apart, whole) in apart.connections.iter().zip(&whole.connections) {
-            // A hello that comes in very many pieces is given up; its name is then unknown, never another.
+            // A ClientHello in very many segments is not parsed: its name is then unknown, never a wrong one.
             assert!(apart.server_name.is_none() || apart.server_name == whole.server_name);
             assert_eq!(apart.up.unique_bytes, whole.up.unique_bytes);
             assert_eq!(apart.down.unique_bytes, whole.down.unique_bytes);
         }
     }
     for snap in [64, 96] {
-        read(bytes, Cut::Told, snap);
+        read(bytes, Cut::Random, snap);
     }
 }
 
@@ -35,7 +37,7 @@ pub fn run(bytes: &[u8]) {
 enum Cut {
     Whole,
     Bytes,
-    Told,
+    Random,
 }
 
 fn read(mut bytes: &[u8], cut: Cut, snap: usize) -> Outcome {
@@ -55,7 +57,7 @@ fn read(mut bytes: &[u8], cut: Cut, snap: usize) -> Outcome {
     while let [kind, length, rest @ ..] = bytes {
         at += 1_000_000;
         let way = usize::from(kind & 1);
-        // Lengths of up to 4 KB in one byte: small ones exactly.
+        // One byte codes lengths up to 4 KB, small ones exactly.
         let length = if *length < 200 { usize::from(*length) } else { (usize::from(*length) - 196) * 64 };
         let (mut turn, after) = rest.split_at(length.min(rest.len()));
         bytes = after;
@@ -65,7 +67,7 @@ fn read(mut bytes: &[u8], cut: Cut, snap: usize) -> Outcome {
             let size = match cut {
                 Cut::Whole => turn.len(),
                 Cut::Bytes => 1,
-                Cut::Told => 1 + (seed >> 16) as usize % 60,
+                Cut::Random => 1 + (seed >> 16) as usize % 60,
             };
             let (part, rest) = turn.split_at(size.min(turn.len()));
             send(&mut watch, at, &mut next, way, ACK, part);

@@ -1,14 +1,14 @@
-//! What a watch makes of packets, and what must hold of it whatever they were.
-#![allow(dead_code, reason = "every body uses its own part")]
+//! The result of a packet analysis, and checks that must hold for any packets.
+#![allow(dead_code, reason = "every body uses a part of this module")]
 
 use schema::{ConnectionRecord, Direction, WatchSecond, WireRequest};
 use units::Timestamp;
 use watch::{Limits, Watch, WatchSpec, take_work};
 
-/// Bounds that few packets reach.
+/// Limits that few packets reach.
 pub const SMALL: Limits = Limits { flows: 8, held_per_direction: 4096, held_in_all: 16_384, holes: 4, pipelined: 4 };
 
-/// Everything that came out.
+/// All records of an analysis.
 #[derive(Debug, PartialEq)]
 pub struct Outcome {
     pub connections: Vec<ConnectionRecord>,
@@ -16,13 +16,13 @@ pub struct Outcome {
     pub seconds: Vec<WatchSecond>,
 }
 
-/// A watch with these bounds.
+/// An analysis with these limits.
 pub fn watch(limits: Limits) -> Watch {
     take_work();
     Watch::new(WatchSpec { limits, ..WatchSpec::default() })
 }
 
-/// The table and the bytes held are within their bounds.
+/// Asserts that the table of flows and the buffered bytes are within their limits.
 pub fn check_bounds(watch: &Watch, limits: &Limits) {
     let live = watch.live();
     assert!(live.flows_held <= limits.flows as u64, "{live:?}");
@@ -30,7 +30,7 @@ pub fn check_bounds(watch: &Watch, limits: &Limits) {
     assert!(live.connections <= live.flows_held, "{live:?}");
 }
 
-/// Ends it; the books must balance.
+/// Ends the analysis and asserts that the counts are consistent.
 pub fn finish(mut watch: Watch, at: Timestamp) -> Outcome {
     let counts = watch.live().counts;
     assert_eq!(counts.packets, counts.tcp + counts.other + counts.later_fragments + counts.malformed);

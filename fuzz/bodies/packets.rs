@@ -1,4 +1,4 @@
-//! Packets of one connection, made by hand.
+//! Makes packets of one connection.
 
 /// A TCP segment over IPv4, as raw IP: `way` 0 from the client, 1 from the server. `next` are the sequence numbers.
 pub fn segment(way: usize, next: [u32; 2], flags: u8, payload: &[u8]) -> Vec<u8> {

@@ -1,7 +1,7 @@
-//! The server's reader of requests: any bytes as what a client sends.
+//! Any bytes as requests to the server's parser.
 
-/// What is taken is a request to the letter, means the same written anew, and its body does not depend on how it is
-/// cut. What must hold is written beside the reader, which is no public part of the server.
+/// An accepted request follows the grammar, parses the same when it is written again, and has a body that does not
+/// depend on the pieces. The assertions are next to the parser, which is not public.
 pub fn run(bytes: &[u8]) {
     serve::fuzzing::request(&bytes[..bytes.len().min(4096)]);
 }

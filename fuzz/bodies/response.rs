@@ -1,4 +1,4 @@
-//! The load generator's reader of responses: the first byte says whether the request was HEAD.
+//! Any bytes as a response to the load generator's parser. The first byte selects whether the request is HEAD.
 
 #[path = "../../crates/load/tests/http1/outcome.rs"]
 mod outcome;
@@ -7,7 +7,7 @@ use load::http1::Response;
 use outcome::{Outcome, read};
 use schema::Method;
 
-/// However the bytes are cut, the response ends at the same one and in the same way.
+/// The end of the response and its outcome do not depend on the pieces.
 pub fn run(bytes: &[u8]) {
     let [first, bytes @ ..] = bytes else { return };
     let method = if first & 1 == 1 { Method::Head } else { Method::Get };

@@ -1,11 +1,12 @@
-//! The TCP machine: every eight bytes are one segment between two pairs of ends, anywhere in sequence space and time.
+//! The TCP state machine: every eight bytes are one segment between two pairs of endpoints, with any sequence number
+//! and time.
 //!
 //! ```text
 //!   kind             sequence  acknowledgement  length/8  step of time  options
 //!   bits 0 way, 1 port, 2.. FIN SYN RST ACK, 6 snap, 7 far
 //! ```
 //!
-//! What a segment carries follows from its sequence number, as a real sender's does: requests one way, responses the
+//! The sequence number determines the payload, as with a real sender: requests in one direction, responses in the
 //! other.
 
 use super::outcome::{Outcome, SMALL, check_bounds, finish, watch};
@@ -13,7 +14,7 @@ use units::Timestamp;
 use watch::take_work;
 use wire::link::LinkType;
 
-/// Sequence numbers mean nothing by themselves: shifting those of each end by anything changes no record.
+/// The records do not depend on the initial sequence numbers of the two ends.
 pub fn run(bytes: &[u8]) {
     let plain = read(bytes, [0, 0]);
     assert_eq!(plain, read(bytes, [0, 0]), "the same twice");
@@ -24,7 +25,7 @@ fn read(bytes: &[u8], shift: [u32; 2]) -> Outcome {
     let mut watch = watch(SMALL);
     let (mut at, mut last, mut fed, mut count) = (100_000u64, 0, 0, 0);
     for &code in bytes.as_chunks::<8>().0.iter().take(2000) {
-        // Backwards too, and now and then a long way forwards.
+        // Time also goes backwards, and sometimes far forwards.
         at = match code[6] {
             255 => at + 400_000,
             step => at.saturating_add_signed(i64::from(step.wrapping_sub(16) as i8)),
@@ -48,7 +49,7 @@ fn read(bytes: &[u8], shift: [u32; 2]) -> Outcome {
     outcome
 }
 
-/// The packet, and how much of it was captured.
+/// The packet, and the number of captured bytes.
 fn segment(code: [u8; 8], at: u64, shift: [u32; 2]) -> (Vec<u8>, usize) {
     let [kind, s1, s0, ack, ack_high, length, _, options] = code;
     let is_up = kind & 1 == 0;

@@ -1,5 +1,5 @@
-//! One frame with anything around its packet: the walk through tunnels. The first byte chooses the link layer, the second
-//! says how much longer than captured the frame was.
+//! Tunnels: one frame with any headers around its innermost packet. The first byte selects the link layer, the second
+//! how much longer the frame was on the wire.
 
 use wire::ip::TcpHeader;
 use wire::link::LinkType;
@@ -18,8 +18,8 @@ const LINKS: [LinkType; 9] = [
     LinkType::Mpls,
 ];
 
-/// The packet found lies inside what was captured, its header inside itself; a shorter capture of the same frame says the same,
-/// or that something is missing.
+/// The innermost packet is inside the captured bytes, and its header inside the packet. A shorter capture of the same
+/// frame gives the same result, or reports that bytes are missing.
 pub fn run(bytes: &[u8]) {
     let [link, more, frame @ ..] = bytes else { return };
     let link = LINKS[usize::from(*link) % LINKS.len()];

@@ -1,8 +1,10 @@
-# /etc/profile.d/yamabiko-tap.sh: programs of login shells, and what they start, are seen by this machine's `yamabiko tap agent`.
+# /etc/profile.d/yamabiko-tap.sh: this machine's `yamabiko tap agent` observes programs of login shells, and their
+# children.
 #
-# The library must be there, and the ring beside it: the loader says on stderr of each program that a library in LD_PRELOAD is missing. They are gone
-# after a boot until the agent has been started; shells that were opened before then are not followed. Only root can make either
-# folder: from one that others can make, such as in /dev/shm, root's own programs would load what anybody put there.
+# Library and ring must exist: the loader prints an error on stderr of each program if a library in LD_PRELOAD is
+# missing. After a boot they are missing until the agent has started; shells opened before that are not observed. Only
+# root can create either folder: from a folder that any user can create, such as in /dev/shm, root's programs would load
+# any user's library.
 for yamabiko_tap in /run/yamabiko/yamabiko-tap /run/yamabiko-tap; do
     case "${LD_PRELOAD:-}" in
     */libyamabiko_tap.so*) break ;;

@@ -43,7 +43,7 @@ const BENCHES: &[Bench] = &[
     Bench { name: "load", about: "requests per second of one client core, compared with wrk", run: load::run },
     Bench {
         name: "connections",
-        about: "100,000 connections at once through the path, from several processes",
+        about: "100,000 concurrent connections through the path, from several processes",
         run: connections::run,
     },
     Bench {
@@ -149,7 +149,7 @@ pub fn command(words: &[&str]) -> Result<()> {
 fn run(name: &str) -> Result<()> {
     match BENCHES.iter().find(|bench| bench.name == name) {
         Some(bench) => (bench.run)(),
-        None => bail!("there is no bench `{name}`; there are:\n{}", list()),
+        None => bail!("unknown bench `{name}`; benches are:\n{}", list()),
     }
 }
 

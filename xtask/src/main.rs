@@ -44,7 +44,7 @@ fn main() -> ExitCode {
             Ok(())
         }
         [] => Err(anyhow::anyhow!("no verb given\n{HELP}")),
-        _ => Err(anyhow::anyhow!("`{}` is not understood\n{HELP}", arguments.join(" "))),
+        _ => Err(anyhow::anyhow!("`{}` is not a verb of xtask\n{HELP}", arguments.join(" "))),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -208,7 +208,7 @@ fn deb(root: &Path, out: &Path) -> Result<PathBuf> {
         .status()
         .is_ok_and(|status| status.success())
     {
-        bail!("dpkg-shlibdeps is missing, by which the package knows what it depends on: apt-get install dpkg-dev");
+        bail!("dpkg-shlibdeps, which finds the package's dependencies, is missing: apt-get install dpkg-dev");
     }
     let path = out.join(format!("yamabiko_{}-1_{}.deb", env!("CARGO_PKG_VERSION"), architecture()?));
     run_command(

@@ -5,16 +5,16 @@
 //!     └ packages, readers and fetch alone use the network                └ as root
 //! ```
 //!
-//! Packages are installed during the steps that do not need them; the step `packages` waits for that. Nothing else runs during the
-//! tests, because some of them check that a client is served in time.
+//! Packages are installed during the steps that do not need them; the step `packages` waits for that. Nothing else runs
+//! during the tests, because some of them check that a client is served in time.
 //!
-//! One build contains the ordinary tests, the real-network tests and the program that both start, with overflow checks and debug
-//! assertions. `--full` also builds the release, which the real-network tests then start.
+//! One build contains the ordinary tests, the real-network tests and the program that both start, with overflow checks
+//! and debug assertions. `--full` also builds the release, which the real-network tests then start.
 //!
 //! [`threads`] decides how many tests of a binary run concurrently.
 //!
-//! Every step runs even if an earlier step failed, unless packages are missing. The last line is `N passed, N failed`: tests and
-//! steps together.
+//! Every step runs even if an earlier step failed, unless packages are missing. The last line is `N passed, N failed`:
+//! tests and steps together.
 
 pub mod background;
 mod targets;
@@ -36,7 +36,8 @@ use crate::{audit, packages, readers, tidy};
 /// How much to run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Extent {
-    /// Unit tests and the tests of libraries: they need neither root nor servers nor a network. For use during development; CI runs `Usual`.
+    /// Unit tests and the tests of libraries: they need neither root nor servers nor a network. For use during
+    /// development; CI runs `Usual`.
     Quick,
     /// The tests that every change must pass.
     #[default]
@@ -155,8 +156,8 @@ impl<'a> Run<'a> {
         self.step("real-network tests", Run::real_tests);
     }
 
-    /// The program without its optional parts compiles. `--full` also tests that it refuses their verbs and options by name,
-    /// which compiles every crate a second time.
+    /// Checks that the program without its optional parts compiles. `--full` also tests that it refuses their verbs and
+    /// options by name, which compiles every crate a second time.
     fn small_build(&self) -> Result<Tally> {
         let small = ["--package", "yamabiko", "--no-default-features", "--locked", "--bins"];
         if self.extent == Extent::Full {
@@ -230,8 +231,8 @@ impl<'a> Run<'a> {
         self.tests(cargo)
     }
 
-    /// Runs the real-network tests as root: those that need the machine to themselves, then the others in two concurrent streams.
-    /// The output of the second stream is printed when both have ended.
+    /// Runs the real-network tests as root: those that need the machine to themselves, then the others in two
+    /// concurrent streams. The output of the second stream is printed when both have ended.
     fn real_tests(&self) -> Result<Tally> {
         let (alone, streams) = threads::streams(real_targets(&self.root.join("crates/yamabiko/tests"))?);
         let alone = self.tests(self.real_stream(alone)?)?;
@@ -276,7 +277,8 @@ impl<'a> Run<'a> {
         Ok(cargo)
     }
 
-    /// First arguments of the three commands that build or run tests. Other packages or features would cause a second build.
+    /// First arguments of the three commands that build or run tests. Other packages or features would cause a second
+    /// build.
     fn tests_of_all(&self) -> Vec<String> {
         let full = if self.extent == Extent::Full { ",yamabiko/full" } else { "" };
         let features = format!("xtask/bench,yamabiko/real-network{full}");
@@ -322,7 +324,7 @@ fn count_tests(mut cargo: Command, mut print: impl FnMut(&str)) -> Result<Tally>
     }
     let status = child.wait().context("wait for cargo test")?;
     if tally.ignored > 0 {
-        print(&format!("{} tests are there but did not run: they count as failed\n", tally.ignored));
+        print(&format!("{} ignored tests count as failed\n", tally.ignored));
     }
     if tally == Tally::default() && status.success() {
         bail!("cargo test succeeded without a single test");

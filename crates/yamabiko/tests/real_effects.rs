@@ -108,8 +108,8 @@ fn a_rate_trace_delivers_packets_at_its_times() {
     let first = (0..100).rev().find(|&first| late(first).all(|late| late > -0.1)).expect("one that none is early for");
     let mut late: Vec<f64> = late(first).collect();
     late.sort_by(f64::total_cmp);
-    // The gaps of the trace are 1 to 40 ms: another trace would be off by tens of milliseconds in most packets. How exact
-    // the times are on a quiet machine is the subject of `cargo xtask bench path`.
+    // The gaps of the trace are 1 to 40 ms: another trace would be off by tens of milliseconds in most packets.
+    // `cargo xtask bench path` measures how exact the times are on a quiet machine.
     assert!(late[50] < 6.0, "median {} ms late: {late:?}", late[50]);
     assert_conserved(&ends.end());
 }

@@ -1,11 +1,11 @@
-//! `cargo xtask bench cache [--rounds N] [--seconds N]`: maximum rate of the virtual users and the origin of `yamabiko
-//! cache`, without a cache between them: 13 KB objects, a connection per exchange, every byte compared and every
-//! exchange recorded.
+//! `cargo xtask bench cache [--rounds N] [--seconds N]`: maximum rate of the virtual users and the origin of
+//! `yamabiko cache`, without a cache between them: 13 KB objects, a connection per exchange, every byte compared and
+//! every exchange recorded.
 //!
 //! The origin runs on core 0, the virtual users and their recorder on core 1. Rising rates find the highest achieved
 //! rate. Then follow alternately: the target rate (with either engine of the virtual users, and with two threads of
-//! both sides on both cores), half of it, and the upper bound of the kernel: `serve --max` and `bench
-//! --close` in a closed loop, without a workload to draw, compare and record.
+//! both sides on both cores), half of it, and the upper bound of the kernel: `serve --max` and
+//! `bench --close` in a closed loop, without a workload to draw, compare and record.
 //!
 //! A run does not count if its verdict is not *valid*, a request failed, or the achieved rate is below the offered
 //! rate; its line prints the reason.
@@ -46,7 +46,7 @@ struct Way {
 }
 
 /// The default options.
-const DEFAULT: Way = Way { name: "usual", engine: "auto", spread: false };
+const DEFAULT: Way = Way { name: "default", engine: "auto", spread: false };
 /// Ways in which the target rate is tried.
 const WAYS: [Way; 3] = [
     Way { name: "epoll", engine: "epoll", spread: false },
@@ -71,7 +71,7 @@ cacheable = 0.8
 life = { cycle = "63072000", last_modified = 1.0, expires = "next_change" }
 "#;
 
-/// The usual length; a run includes its warm-up.
+/// The default length; a run includes its warm-up.
 const USUAL_EXTENT: Extent = Extent { rounds: 4, seconds: 4 };
 
 /// Runs the bench at its usual length and prints it.

@@ -257,7 +257,7 @@ fn ladder(yamabiko: &Path, LimitedServer { share, server, page, .. }: &LimitedSe
     if Command::new("httperf").arg("--version").output().is_err() {
         return Ok("not installed".to_owned());
     }
-    let mut limited = None;
+    let mut sustained = None;
     for step in LADDER {
         let rate = step * around;
         let load = |rate: f64, seconds: u64| {
@@ -274,13 +274,14 @@ fn ladder(yamabiko: &Path, LimitedServer { share, server, page, .. }: &LimitedSe
         let report = String::from_utf8_lossy(&output.stdout).into_owned();
         let errors = report.lines().find_map(|line| line.strip_prefix("Errors: total ")?.split_whitespace().next());
         let errors: f64 = errors.and_then(|count| count.parse().ok()).with_context(|| {
-            format!("httperf reports no errors: {report}{}", String::from_utf8_lossy(&output.stderr))
+            format!("httperf printed no line `Errors: total`: {report}{}", String::from_utf8_lossy(&output.stderr))
         })?;
         if errors <= 0.01 * rate * STEP_S as f64 {
-            limited = Some(rate);
+            sustained = Some(rate);
         }
     }
-    Ok(limited.map_or_else(|| "no step held".to_owned(), |rate| format!("{rate:.1}/s is the last step that held")))
+    Ok(sustained
+        .map_or_else(|| "no step was sustained".to_owned(), |rate| format!("{rate:.1}/s is the last sustained step")))
 }
 
 /// Predicts the capacity over the Koshien profile, from loads without a path and one light load over the profile; then

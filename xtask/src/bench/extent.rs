@@ -52,12 +52,12 @@ mod tests {
 
     #[test]
     fn bench_options_are_parsed_and_invalid_ones_refused() {
-        let usual = Extent { rounds: 11, seconds: 2 };
-        assert_eq!(usual.changed_by(&[]).unwrap(), usual);
-        let short = usual.changed_by(&["--seconds", "1", "--rounds", "3"]).unwrap();
+        let default = Extent { rounds: 11, seconds: 2 };
+        assert_eq!(default.changed_by(&[]).unwrap(), default);
+        let short = default.changed_by(&["--seconds", "1", "--rounds", "3"]).unwrap();
         assert_eq!(short, Extent { rounds: 3, seconds: 1 });
         for words in [&["--rounds"][..], &["--rounds", "0"], &["--rounds", "x"], &["--turns", "1"]] {
-            assert!(usual.changed_by(words).is_err(), "{words:?}");
+            assert!(default.changed_by(words).is_err(), "{words:?}");
         }
     }
     #[test]

@@ -98,7 +98,7 @@ pub fn run_with(words: &[&str]) -> Result<()> {
         agent_arguments: |_| &[],
     };
     println!("{} agents, {} exchanges a second each, {} s", options.agents, options.rate, options.seconds);
-    let trial_error = |fault: fleet::Error| anyhow!("{fault}");
+    let trial_error = |error: fleet::Error| anyhow!("{error}");
     let trial = Trial::start(plan).map_err(trial_error)?;
     let (enter, page) = trial.page();
     println!("the page: {page} in the network of `{enter}`");
@@ -154,11 +154,11 @@ pub fn run_with(words: &[&str]) -> Result<()> {
     show("manager", outcome.costs.manager, 1);
     show("agents", outcome.costs.agents, options.agents);
     show("programs", outcome.costs.talkers, 2 * options.agents);
-    let faults = outcome.failures();
-    if faults.is_empty() {
+    let failures = outcome.failures();
+    if failures.is_empty() {
         Ok(())
     } else {
-        bail!("the stored rows differ from the programs' accounts: {}", faults.join(", "))
+        bail!("the stored rows differ from the programs' accounts: {}", failures.join(", "))
     }
 }
 

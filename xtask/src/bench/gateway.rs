@@ -55,7 +55,7 @@ struct DiskTest {
     timed: bool,
 }
 
-/// Runs the bench at its usual length and prints it.
+/// Runs the bench with its default length and prints it.
 pub fn run() -> Result<()> {
     run_with(&[])
 }

@@ -55,7 +55,7 @@ fn keep_alive(client: &Client) -> Result<()> {
 }
 
 fn connection_per_request(client: &Client) -> Result<()> {
-    println!("\none connection per request, 1 KB, 64 at once, against `serve --max`");
+    println!("\none connection per request, 1 KB, 64 concurrent, against `serve --max`");
     let (mut wrk, mut again, mut ours) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         wrk.push(client.wrk(&["-H", "Connection: close"])?);

@@ -157,9 +157,10 @@ fn run_document<D: DeserializeOwned>(program: &Path, verb: &str, case: &Case, mo
 
 /// Medians of the server's CPU time per request in the prediction's loads, and of the CPU speed probe.
 fn describe_prediction(predicted: &PredictDocument) -> String {
-    let held: Vec<&MeasuredLoad> = predicted.predict.loads.iter().filter(|load| load.limited_cores.is_some()).collect();
-    let costs: Vec<f64> = held.iter().map(|load| 1e6 * load.busy_processes / load.rate_per_s).collect();
-    cost_and_cpu_speed("predicted", &costs, held.iter().filter_map(|load| load.cpu_probe_ns))
+    let limited: Vec<&MeasuredLoad> =
+        predicted.predict.loads.iter().filter(|load| load.limited_cores.is_some()).collect();
+    let costs: Vec<f64> = limited.iter().map(|load| 1e6 * load.busy_processes / load.rate_per_s).collect();
+    cost_and_cpu_speed("predicted", &costs, limited.iter().filter_map(|load| load.cpu_probe_ns))
 }
 
 /// Medians of the server's CPU time per request in the counted long trials of the search, and of the CPU speed probe.

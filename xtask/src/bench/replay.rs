@@ -66,7 +66,7 @@ pub fn run() -> Result<()> {
     );
     let before = took.as_secs_f64() - document.run.duration_s;
     println!(
-        "  {before:.1} s besides the {:.1} s of the load: reading the log, starting, the runs",
+        "  {before:.1} s besides the {:.1} s of the load: reading the log, starting, storing the run",
         document.run.duration_s
     );
     println!(

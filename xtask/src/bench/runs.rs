@@ -30,7 +30,7 @@ pub fn run_with(options: &[&str]) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let bytes = fill(folder.path(), &binary, runs)?;
     println!("{runs} runs with a summary of {bytes} bytes each; the files are in the page cache");
-    let list = |arguments: &[&str]| list_duration_ms(&binary, folder.path(), arguments);
+    let list = |arguments: &[&str]| run_duration_ms(&binary, folder.path(), arguments);
     // Read all folders once, so that they are in the page cache for both.
     list(&["runs", "--no-catalogue"])?;
     let first = list(&["runs"])?;
@@ -61,7 +61,7 @@ pub fn run() -> Result<()> {
 /// Makes one run and `runs` copies of it; returns the size of the summary.
 fn fill(store: &Path, binary: &Path, runs: usize) -> Result<usize> {
     // No server listens: the requests fail, and the document is complete.
-    list_duration_ms(binary, store, &["bench", "http://127.0.0.1:9/", "-n", "1000", "-r", "10000/s"])?;
+    run_duration_ms(binary, store, &["bench", "http://127.0.0.1:9/", "-n", "1000", "-r", "10000/s"])?;
     let made = fs::read_dir(store)?.next().context("the run was not stored")??.path();
     let summary = fs::read(made.join("summary.json"))?;
     for number in 1..runs {
@@ -74,8 +74,8 @@ fn fill(store: &Path, binary: &Path, runs: usize) -> Result<usize> {
     Ok(summary.len())
 }
 
-/// Runs a list command; returns its duration in milliseconds.
-fn list_duration_ms(binary: &Path, store: &Path, arguments: &[&str]) -> Result<f64> {
+/// Runs the program with these arguments; returns its duration in milliseconds.
+fn run_duration_ms(binary: &Path, store: &Path, arguments: &[&str]) -> Result<f64> {
     let began = Instant::now();
     let output = Command::new(binary).args(arguments).env("YAMABIKO_RUNS", store).stdin(Stdio::null()).output()?;
     let took = began.elapsed().as_secs_f64() * 1e3;

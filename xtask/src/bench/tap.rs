@@ -27,7 +27,7 @@ const HOOK_ROUNDS: usize = 5;
 /// Default number of rounds, and length of wrk's runs; curl makes as many requests as take about as long.
 const USUAL_EXTENT: Extent = Extent { rounds: 11, seconds: 1 };
 
-/// Runs the bench at its usual length and prints it.
+/// Runs the bench with its default length and prints it.
 pub fn run() -> Result<()> {
     run_with(&[])
 }

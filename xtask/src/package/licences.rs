@@ -112,7 +112,7 @@ fn linked(metadata: &Metadata) -> Result<Vec<Package>> {
     let packages: BTreeMap<&str, &Package> = metadata.packages.iter().map(|one| (one.id.as_str(), one)).collect();
     let nodes: BTreeMap<&str, &Node> = metadata.resolve.nodes.iter().map(|one| (one.id.as_str(), one)).collect();
     let own = |package: &&Package| package.name == "yamabiko" && package.source.is_none();
-    let first = metadata.packages.iter().find(own).context("cargo metadata knows no yamabiko")?;
+    let first = metadata.packages.iter().find(own).context("cargo metadata has no package yamabiko")?;
     let (mut seen, mut next) = (BTreeSet::new(), vec![first.id.as_str()]);
     while let Some(id) = next.pop() {
         let package = packages.get(id).with_context(|| format!("cargo metadata does not describe {id}"))?;

@@ -17,8 +17,8 @@ pub fn real_targets(folder: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// The names of all other test binaries of the crates in `folder`, in order. A name that several crates use occurs once and stands
-/// for all of them.
+/// The names of all other test binaries of the crates in `folder`, in order. A name that several crates use occurs once
+/// and stands for all of them.
 pub fn ordinary_targets(folder: &Path) -> Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(folder).with_context(|| format!("read {}", folder.display()))? {
@@ -97,7 +97,7 @@ mod tests {
         write("one/Cargo.toml", "[[test]]\nname = \"b\"\n[lib]\npath = \"there.rs\"\n");
         write("two/Cargo.toml", "[[test]]\nname = \"c\"\nharness = false\n");
         assert_eq!(ordinary_targets(folder.path()).unwrap(), ["b", "c"]);
-        // What would be looked for at the wrong place is not passed over.
+        // A test with a `path` is an error, since it would not be found.
         write("two/Cargo.toml", "[[test]]\nname = \"c\"\npath = \"elsewhere/c.rs\"\n");
         assert!(ordinary_targets(folder.path()).unwrap_err().to_string().contains("two/Cargo.toml"));
     }

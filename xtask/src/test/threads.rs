@@ -1,7 +1,8 @@
 //! The number of concurrent tests of a test binary.
 //!
-//! libtest runs one test per core. That is too many for real-network tests, whose measurements other tests disturb, and too few
-//! for tests that start the program and wait for it: most wait for a load of a second or two that uses a tenth of a core.
+//! libtest runs one test per core. That is too many for real-network tests, whose measurements other tests disturb, and
+//! too few for tests that start the program and wait for it: most wait for a load of a second or two that uses a tenth
+//! of a core.
 //!
 //! ```text
 //!   cargo test ──CARGO_TARGET_.._RUNNER──> xtask one-binary PROGRAM ARGUMENTS ──RUST_TEST_THREADS──> PROGRAM
@@ -23,8 +24,8 @@ use anyhow::{Context as _, Result};
 const WAITING: [&str; 4] = ["command", "misbehaving", "results", "experiments"];
 const ONE_IS_MEASURED: [&str; 4] = ["real_validity", "real_path", "real_results", "real_experiments"];
 
-/// Real-network test binaries that run concurrently with those of the other stream. Their tests tolerate other load, and
-/// namespaces and control groups of others on the host.
+/// Real-network test binaries that run concurrently with those of the other stream. Their tests tolerate other load,
+/// and namespaces and control groups of others on the host.
 const STREAMS: [&[&str]; 2] = [&["real_experiments", "real_load"], &["real_attacks", "real_fleet", "real_results"]];
 
 /// The variable with libtest's number of threads.
@@ -33,8 +34,8 @@ pub const VARIABLE: &str = "RUST_TEST_THREADS";
 /// The verb by which cargo starts a test binary through this program.
 pub const VERB: &str = "one-binary";
 
-/// The command by which cargo starts test binaries. `None` if it cannot contain this program's path: then libtest's default
-/// holds, which takes longer, and the caller limits the real-network tests by [`VARIABLE`].
+/// The command by which cargo starts test binaries. `None` if it cannot contain this program's path: then libtest's
+/// default applies, which takes longer, and the caller limits the real-network tests by [`VARIABLE`].
 pub fn runner() -> Option<String> {
     let program = std::env::current_exe().ok()?;
     // cargo splits the command at spaces.
@@ -56,8 +57,8 @@ pub fn become_binary(program: &str, arguments: &[&str]) -> Result<()> {
     Err(command.exec()).with_context(|| format!("start {program}"))
 }
 
-/// Divides real-network test binaries into those that run alone, and two streams that run concurrently, each one binary at a
-/// time.
+/// Divides real-network test binaries into those that run alone, and two streams that run concurrently, each one binary
+/// at a time.
 pub fn streams(binaries: Vec<String>) -> (Vec<String>, [Vec<String>; 2]) {
     let (first, rest): (Vec<_>, Vec<_>) = binaries.into_iter().partition(|name| STREAMS[0].contains(&&**name));
     let (second, alone) = rest.into_iter().partition(|name| STREAMS[1].contains(&&**name));

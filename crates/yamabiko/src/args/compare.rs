@@ -178,9 +178,9 @@ impl Compare {
         let blocks = match (self.blocks, self.until_seen) {
             (Some(blocks), None) => Blocks { min: blocks, max: blocks, half_width: HALF_WIDTH },
             (blocks, width) => {
-                let least = blocks.unwrap_or(BLOCKS_MIN);
+                let min = blocks.unwrap_or(BLOCKS_MIN);
                 let half_width = width.map_or(HALF_WIDTH, |width| width.value());
-                Blocks { min: least, max: BLOCKS_MAX.max(least), half_width }
+                Blocks { min, max: BLOCKS_MAX.max(min), half_width }
             }
         };
         let LiveOptions { server, url, settings, family, to, mut load, path, watch, host } = self.live;

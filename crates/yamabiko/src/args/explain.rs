@@ -13,16 +13,17 @@ pub struct Explain {
     /// Read this pcap or pcapng file
     #[arg(short, long, value_name = "FILE")]
     pub read: PathBuf,
-    /// Where the packets of --read were captured
+    /// Where the packets of --read were captured, which decides what they show
     #[arg(long, value_enum, default_value_t = At::Client)]
     pub at: At,
-    /// A capture of the same connections at the server, on the same clock; --read is then of the client
+    /// Also read a capture of the same connections at the server, on the same clock; --read is then of the client
     #[arg(long, value_name = "FILE")]
     pub read_server: Option<PathBuf>,
-    /// Round-trip time of the path without queues, if known: a standing queue is then not taken for distance
+    /// Set the path's round-trip time without queues, if known: a queue that never empties is then not taken for
+    /// distance
     #[arg(long, value_parser = parse_duration)]
     pub rtt: Option<Duration>,
-    /// Print one JSON document and nothing else
+    /// Print one JSON document only
     #[arg(long)]
     pub json: bool,
 }

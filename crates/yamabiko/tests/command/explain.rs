@@ -53,7 +53,7 @@ fn explain_divides_the_times_of_a_capture_at_the_server() {
 }
 
 #[test]
-fn explain_rejects_captures_without_responses_and_between_the_ends() {
+fn explain_refuses_missing_and_invalid_captures_and_those_between_the_ends() {
     let workspace = Workspace::concurrent();
     let file = capture(&workspace);
     let stderr = |words: &[&str]| {

@@ -140,7 +140,7 @@ fn assert_point_failed(workspace: &Workspace, output: &Output, what: &str, cause
 
 #[test]
 fn each_misbehaviour_of_a_cache_is_reported() {
-    let (_room, origin) = origin();
+    let (_origin_workspace, origin) = origin();
     let workspaces: Vec<Workspace> = BEHAVIOURS.iter().map(|_| Workspace::concurrent()).collect();
     let running: Vec<_> = BEHAVIOURS
         .into_iter()
@@ -174,7 +174,7 @@ fn each_misbehaviour_of_a_cache_is_reported() {
 
 #[test]
 fn other_faults_of_a_cache_are_reported() {
-    let (_room, origin) = origin();
+    let (_origin_workspace, origin) = origin();
     let origin = &origin;
     std::thread::scope(|scope| {
         scope.spawn(|| a_response_before_the_request_is_rejected(origin));
@@ -202,7 +202,7 @@ fn a_response_before_the_request_is_rejected(origin: &Serving) {
 
 #[test]
 fn an_unreachable_cache_is_reported() {
-    let ((_room, origin), workspace) = (origin(), Workspace::concurrent());
+    let ((_origin_workspace, origin), workspace) = (origin(), Workspace::concurrent());
     let rest = ["--rate", "40/s", "-d", "60s", "--connect-timeout", "500ms", "--json"];
     let closed = non_ephemeral_listener().local_addr().unwrap().to_string();
     let (full, _connections) = full();
@@ -257,7 +257,7 @@ fn a_forwarding_loop_is_reported(origin: &Serving, fault: Fault, cause: &str) {
 
 #[test]
 fn a_restarted_cache_fails_the_requests_of_its_downtime() {
-    let ((_room, origin), workspace) = (origin(), Workspace::concurrent());
+    let ((_origin_workspace, origin), workspace) = (origin(), Workspace::concurrent());
     let mut proxy = Proxy::forward(Fault::None);
     let rest = ["--rate", "100/s", "-d", "4s", "--stop-errors", "none", "--json"];
     let run = start(&workspace, &origin, &proxy.address().to_string(), &rest);
@@ -285,7 +285,7 @@ fn a_restarted_cache_fails_the_requests_of_its_downtime() {
 /// Ctrl-C ends a sweep of a hanging proxy early.
 #[test]
 fn ctrl_c_ends_a_sweep_of_a_silent_cache() {
-    let ((_room, origin), workspace) = (origin(), Workspace::concurrent());
+    let ((_origin_workspace, origin), workspace) = (origin(), Workspace::concurrent());
     let proxy = Hostile::always("/silent");
     let at = proxy.address().to_string();
     let run = start(&workspace, &origin, &at, &["--rate", "40,50/s", "-d", "60s", "--json"]);

@@ -54,7 +54,7 @@ const BEHAVIOURS: &[Behaviour] = &[
             connection.respond(stream)?;
         }
     }),
-    ("GOAWAY at once", Some("goaway"), |connection| {
+    ("GOAWAY before a request", Some("goaway"), |connection| {
         connection.settings(&[])?;
         connection.goaway(0, 0)?;
         connection.sink()

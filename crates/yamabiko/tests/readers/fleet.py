@@ -17,8 +17,8 @@ import time
 from pathlib import Path
 
 NS = 1_000_000_000
-# Maximum difference between a row's time and the times that the program recorded: on a very busy machine the clock offset is measured with
-# slow round trips. The agents' wall clocks are wrong by at least seven minutes.
+# Maximum difference between a row's time and the times that the program recorded: on a very busy machine the clock
+# offset is measured with slow round trips. The agents' wall clocks are wrong by at least seven minutes.
 TOLERANCE_NS = 5 * NS
 # Columns of a row in day files and pending batches: name and type.
 COLUMNS = {
@@ -87,10 +87,11 @@ def pending(data, to):
 
 
 def check(data, accounts, shifts):
-    """Checks that each line of an account is exactly one row, with its agent, program, process, peer, order and time, and that no other rows exist.
+    """Checks that each line of an account is exactly one row, and that no other rows exist.
 
-    The sizes of request and response of an exchange are unique in its process, so they identify its row. Refused connections and
-    connections without bytes are not unique: they are counted.
+    A row must have the line's agent, program, process, peer, order and time. The sizes of request and response of an
+    exchange are unique in its process, so they identify its row. Refused connections and connections without bytes are
+    not unique: they are counted.
     """
     import duckdb
 
@@ -105,7 +106,8 @@ def check(data, accounts, shifts):
         db.execute(f"""
             INSERT INTO found SELECT {columns}, split_part(filename, '/', -2)
             FROM read_parquet('{data}/days/*/*.parquet', filename = true)""")
-    # The zero of the monotonic clock by the manager's wall clock, which is this machine's: only the agents' clocks are shifted.
+    # The zero of the monotonic clock by the manager's wall clock, which is this machine's: only the agents' clocks are
+    # shifted.
     zero = time.time_ns() - time.monotonic_ns()
     db.execute(f"""
         CREATE TABLE account AS

@@ -56,10 +56,10 @@ fn programs_of_the_emulated_gateway_are_limited_to_its_memory() {
     let limit = 96 << 20;
     let plan = "[gateway]\nconditions = [\"nat-proxy-idle\"]\nlinks = [\"100Mbit\"]\nmemory = \"96MiB\"\ntests = [\"transactions\"]\n\
                 trials = 1\nlasts = \"500ms\"\ndirection = \"up\"\nsurvey = false\n";
-    let held = condition(&workspace, plan);
-    let most = held["memory_max_bytes"].as_u64().unwrap();
+    let limited = condition(&workspace, plan);
+    let most = limited["memory_max_bytes"].as_u64().unwrap();
     // squid alone needs more than a few megabytes.
-    assert!((8 << 20..=limit).contains(&most), "{most} of {limit}: {held}");
+    assert!((8 << 20..=limit).contains(&most), "{most} of {limit}: {limited}");
 
     let file = workspace.file("little.toml");
     fs::write(&file, plan.replace("96MiB", "4MiB")).unwrap();

@@ -48,8 +48,8 @@ fn packet_figures_of_nginx_and_curl_agree_with_tcptrace_and_tshark() {
     let seen = compare(&workspace, &file);
     let want = [("200", 12), ("204", 1), ("404", 2)].map(|(status, count)| (status.to_owned(), count));
     assert_eq!(seen.statuses, BTreeMap::from(want));
-    let retransmissions = seen.connections.iter().filter(|record| record.client.port() == 41000).count();
-    assert_eq!(retransmissions, 3, "one connection for each use of the port");
+    let connections = seen.connections.iter().filter(|record| record.client.port() == 41000).count();
+    assert_eq!(connections, 3, "one connection for each use of the port");
     assert_eq!(seen.incomplete + seen.by_direction, 0);
 }
 

@@ -55,9 +55,9 @@ fn curl_wrk_and_httperf_run_unmodified_across_the_path() {
     let page = workspace.file("page");
     let write_out = "%{http_code},%{time_connect},%{local_ip}";
     let curl = net(&format!("curl -s -o {} -w {write_out} {PAGE}", page.display()));
-    let write_out: Vec<&str> = curl.stdout.split(',').collect();
-    assert_eq!((curl.code, write_out[0], write_out[2]), (Some(0), "200", "198.19.0.1"), "{curl}");
-    let connect_s: f64 = write_out[1].parse().unwrap();
+    let values: Vec<&str> = curl.stdout.split(',').collect();
+    assert_eq!((curl.code, values[0], values[2]), (Some(0), "200", "198.19.0.1"), "{curl}");
+    let connect_s: f64 = values[1].parse().unwrap();
     assert!((0.020..0.040).contains(&connect_s), "{curl}");
     assert_eq!(fs::read(&page).unwrap(), fs::read(workspace.www().join("10k.bin")).unwrap());
 
@@ -155,8 +155,8 @@ fn net_exits_with_the_status_of_the_program() {
     assert_eq!(workspace.run(&["net", "--", "sh", "-c", "exit 7"]).code, Some(7));
     assert_eq!(workspace.run(&["net", "--", "true"]).code, Some(0));
     assert_eq!(workspace.run(&["net", "--", "sh", "-c", "kill -9 $$"]).code, Some(137));
-    let write_out = workspace.run(&["net", "--rtt", "1ms", "--", "sh", "-c", "echo out; echo err >&2"]).success();
-    assert_eq!((write_out.stdout.as_str(), write_out.stderr.as_str()), ("out\n", "err\n"));
+    let output = workspace.run(&["net", "--rtt", "1ms", "--", "sh", "-c", "echo out; echo err >&2"]).success();
+    assert_eq!((output.stdout.as_str(), output.stderr.as_str()), ("out\n", "err\n"));
 }
 
 #[test]

@@ -81,8 +81,8 @@ fn a_short_stop_of_the_generator_is_reported_with_its_effect() {
             let stalled = number(&document, "load.generator_delay.stalled_ns") / 1e9;
             let expected_s = 3.0 * lasts_ms as f64 / every_ms as f64;
             assert!(stalled > 0.6 * expected_s, "{what}: {stalled} s of {expected_s}");
-            // A stop counts from when the next request was due: with 400 requests a second, on average 2.5 ms later than it
-            // began. Of the stops of a run, some begin shortly before.
+            // A stall counts from the next scheduled request: with 400 requests per second, on average 2.5 ms after the
+            // stop began. In a run with several stops, some begin shortly before a scheduled request.
             let longest_ns = count(&document, "load.generator_delay.stall_max_ns");
             assert!(longest_ns >= lasts_ms * 750_000, "{what}: the longest stall is {longest_ns} ns");
             if count(&document, "load.generator_delay.stalled_ns") > 30_000_000 && document["load"]["loop"] == "closed"

@@ -77,7 +77,7 @@ fn by_curl(case: &Case, serving: &Serving) {
 
 #[test]
 fn curl_gets_the_responses_of_the_rfc_table() {
-    let (_room, serving) = served();
+    let (_workspace, serving) = served();
     let etag = curl_write_out("%header{etag}", &[&serving.url("/digits.txt")]);
     let etag = if etag.starts_with('"') {
         etag
@@ -136,7 +136,7 @@ fn curl_decompresses_precompressed_files() {
 
 #[test]
 fn curl_reuses_one_connection_for_many_files() {
-    let (_room, serving) = served();
+    let (_workspace, serving) = served();
     let urls: Vec<String> =
         ["/digits.txt", "/large.bin", "/d", "/absent", "/empty.txt"].map(|path| serving.url(path)).into();
     let mut arguments = vec!["--silent", "--noproxy", "*", "-w", "%{http_code} %{num_connects},"];

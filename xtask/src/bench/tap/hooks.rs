@@ -150,7 +150,7 @@ mod tests {
             parse_into(&mut hooks.again, &text(2.0)).unwrap();
         }
         for kind in KINDS {
-            assert!((hooks.cost_ns(kind.name) - 30.0).abs() < 0.1, "{}: half of 31 - 1", kind.name);
+            assert!((hooks.cost_ns(kind.name) - 30.0).abs() < 0.1, "{}: 31 less the mean of 0 and 2", kind.name);
         }
         assert!(hooks.cost_ns("nonsense").is_nan());
         assert!(parse_into(&mut BTreeMap::new(), "eagain 1\n").is_err(), "a line is missing");

@@ -142,9 +142,8 @@ impl Bench<'_> {
             ratio(&base, traced)
         );
         for (label, runs) in [("with the tap", &ran[1]), ("with tap and run store", &ran[3])] {
-            let (records, dropped) = runs
-                .iter()
-                .fold((0, 0), |(all, throughput_cost), run| (all + run.records, throughput_cost + run.dropped));
+            let (records, dropped) =
+                runs.iter().fold((0, 0), |(all, lost), run| (all + run.records, lost + run.dropped));
             println!("  {label}: loaded in {} of {rounds} runs, {records} records, {dropped} dropped", runs.len());
         }
         print_hook_cost(&ran[4], &ran[1], hooks, median(&base));

@@ -50,8 +50,8 @@ impl Post {
             left -= 1;
             match self.0.once(body, own, is_tried_again) {
                 Outcome::Accepted(answer) => return Ok(answer),
-                Outcome::Retryable(why, wanted) if left > 0 => {
-                    let wait = wanted.unwrap_or(pause).min(PAUSE_MAX);
+                Outcome::Retryable(why, retry_after) if left > 0 => {
+                    let wait = retry_after.unwrap_or(pause).min(PAUSE_MAX);
                     print_message(format_args!("{}: {why}; retry in {:.1} s", self.receiver(), wait.as_secs_f64()));
                     sleep(wait);
                     pause *= 2;

@@ -51,7 +51,7 @@ pub fn measure(
     }
     let live = LivePage::start(&options.show, !options.no_save)?;
     let interrupts = Interrupts::install()?;
-    let temporary_dir = Scratch::new("gateway-not-kept").context("a folder for unsaved results")?;
+    let temporary_dir = Scratch::new("gateway-unsaved").context("a folder for unsaved results")?;
     let run_store = if options.no_save { RunStore::at(temporary_dir.path()) } else { RunStore::open()? };
     let order = Order {
         program: std::env::current_exe().context("the path of this program")?,

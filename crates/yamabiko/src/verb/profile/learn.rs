@@ -131,17 +131,17 @@ fn refuse_wrong_end(capture_result: &CaptureResult, is_configured: bool) -> Resu
 fn replay(capture_result: &CaptureResult, targets: &Targets) -> String {
     let learned = &capture_result.learned;
     let arrivals = &learned.arrivals;
-    let (pace, close) = if arrivals.requests.count == 0 {
+    let (arrivals_rate, close) = if arrivals.requests.count == 0 {
         (&arrivals.connections, true)
     } else {
         (&arrivals.requests, arrivals.requests.count < arrivals.connections.count * 3 / 2)
     };
-    let rate = pace.rate_per_s.max(0.001);
+    let rate = arrivals_rate.rate_per_s.max(0.001);
     let digits = if rate >= 100.0 { 0 } else { 3 };
     let rate = format!("{rate:.digits$}");
     let rate = if digits > 0 { rate.trim_end_matches('0').trim_end_matches('.') } else { &rate };
     // The index of dispersion is 0 for constant intervals, and 1 for independent users (Poisson).
-    let poisson = pace.dispersion.is_none_or(|dispersion| dispersion > 0.5);
+    let poisson = arrivals_rate.dispersion.is_none_or(|dispersion| dispersion > 0.5);
     format!(
         "yamabiko bench http://server/ --server 'COMMAND' --path {} --clients {} --rate {rate}/s{}{}",
         files::quoted(&targets.profile),

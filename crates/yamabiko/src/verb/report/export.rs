@@ -66,9 +66,9 @@ fn text(dir: &Path, format: &str, document: &Document, limit: Option<u64>) -> Re
 
 /// Methods and URLs of the run's requests, by index. Empty, with a message, if the plan cannot be read.
 pub fn request_targets(dir: &Path) -> Vec<RequestTarget> {
-    let asked = plan(dir).and_then(|plan| testbed::requests_of(&plan).map_err(anyhow::Error::from));
-    match asked {
-        Ok(asked) => asked.into_iter().map(|(method, url)| RequestTarget { method, url }).collect(),
+    let requests = plan(dir).and_then(|plan| testbed::requests_of(&plan).map_err(anyhow::Error::from));
+    match requests {
+        Ok(requests) => requests.into_iter().map(|(method, url)| RequestTarget { method, url }).collect(),
         Err(error) => {
             print_message(format_args!("note: methods and URLs of the requests are unknown: {}", error.root_cause()));
             Vec::new()

@@ -79,6 +79,7 @@ impl Display {
     /// Restores the terminal and repeats the latest messages on stderr.
     pub fn close(self) {
         let Display::Screen { screen, messages } = self else { return };
+        // Not `drop(screen)`: in a build without the feature `tui` the screen has no destructor, which clippy reports.
         {
             let _dropped_here = screen;
         }

@@ -1,12 +1,16 @@
-/* Client and server for the trials of agents and manager. The client makes exchanges that differ from each other, and records them.
+/* Client and server for the trials of agents and manager. The client makes exchanges that differ from each other, and
+ * records them.
  *
- *   talker serve PORT..                                   responds on 127.0.0.1 until it is killed; port 0 is the kernel's choice
- *   talker client ACCOUNT EXCHANGES RATE CLOSED PORT..    makes EXCHANGES exchanges, RATE per second, and writes them to ACCOUNT
+ *   talker serve PORT..                                  responds on 127.0.0.1 until it is killed; the kernel chooses
+ *                                                        a port for 0
+ *   talker client ACCOUNT EXCHANGES RATE CLOSED PORT..   makes EXCHANGES exchanges, RATE per second, and writes them
+ *                                                        to ACCOUNT
  *
- * A request begins with its own length and the response's, four bytes each. Exchange n has LOW + n % WIDE bytes in the request and
- * 1 + n / WIDE bytes in the response, so the sizes of any two exchanges of a process differ. Every eighth connection goes to the port
- * CLOSED, which has no listener, and every eighth carries no bytes; with CLOSED 0 no connection is refused. The account is kept in memory
- * and written at the end: lines of CSV, times of CLOCK_MONOTONIC. */
+ * A request begins with its own length and the response's, four bytes each. Exchange n has LOW + n % WIDE bytes in the
+ * request and 1 + n / WIDE bytes in the response, so the sizes of any two exchanges of a process differ. Every eighth
+ * connection goes to the port CLOSED, which has no listener, and every eighth carries no bytes; with CLOSED 0 no
+ * connection is refused. The account is collected in memory and written at the end: lines of CSV, times of
+ * CLOCK_MONOTONIC. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>

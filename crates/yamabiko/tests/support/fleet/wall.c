@@ -1,5 +1,6 @@
-/* A wrong wall clock: in a process that preloads this library, CLOCK_REALTIME is wrong by WALL_SHIFT_S seconds (a whole number, may be
- * negative). A time namespace cannot do this: it has no offset for CLOCK_REALTIME. The monotonic clocks stay correct. */
+/* A wrong wall clock: in a process that preloads this library, CLOCK_REALTIME is wrong by WALL_SHIFT_S seconds (a whole
+ * number, may be negative). A time namespace cannot do this: it has no offset for CLOCK_REALTIME. The monotonic clocks
+ * stay correct. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <sys/syscall.h>

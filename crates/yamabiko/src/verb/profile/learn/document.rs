@@ -85,8 +85,8 @@ fn learned_part(capture_result: &CaptureResult, targets: &Targets, profile: &Pro
         "loss": { "up": loss(&learned.up, capture_result), "down": loss(&learned.down, capture_result) },
         "arrivals": {
             "bin_s": learned.arrivals.bin_s,
-            "connections": pace(&learned.arrivals.connections),
-            "requests": pace(&learned.arrivals.requests),
+            "connections": arrival_rate(&learned.arrivals.connections),
+            "requests": arrival_rate(&learned.arrivals.requests),
         },
         "notes": notes(capture_result),
         "replay": {
@@ -130,12 +130,12 @@ fn loss(loss: &Loss, capture_result: &CaptureResult) -> Value {
     })
 }
 
-fn pace(pace: &ArrivalRate) -> Value {
+fn arrival_rate(rate: &ArrivalRate) -> Value {
     without_nulls(json!({
-        "count": pace.count,
-        "rate_per_s": pace.rate_per_s,
-        "peak_per_s": pace.peak_per_s,
-        "dispersion": pace.dispersion,
+        "count": rate.count,
+        "rate_per_s": rate.rate_per_s,
+        "peak_per_s": rate.peak_per_s,
+        "dispersion": rate.dispersion,
     }))
 }
 
@@ -265,9 +265,9 @@ pub fn notes(capture_result: &CaptureResult) -> Vec<String> {
             heavy.address
         ));
     }
-    let pace = &learned.arrivals.requests;
-    let pace = if pace.count > 0 { pace } else { &learned.arrivals.connections };
-    if pace.dispersion.is_some_and(|dispersion| dispersion > BURSTY_DISPERSION_MIN) {
+    let rate = &learned.arrivals.requests;
+    let rate = if rate.count > 0 { rate } else { &learned.arrivals.connections };
+    if rate.dispersion.is_some_and(|dispersion| dispersion > BURSTY_DISPERSION_MIN) {
         notes.push(
             "arrivals come in bursts, or their rate changes: the command below replays the mean rate only, and a rate \
              that changes over time cannot be replayed yet"

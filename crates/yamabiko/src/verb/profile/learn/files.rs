@@ -177,7 +177,7 @@ fn notes(capture_result: &CaptureResult, targets: &Targets, arguments: &args::Le
     }
     notes.push(format!(
         "Arrivals: {}; over time in {}.",
-        pace_words(&learned.arrivals),
+        arrivals_text(&learned.arrivals),
         targets.arrivals.file_name().unwrap_or_default().to_string_lossy()
     ));
     notes.push(format!("Replay: {}", super::replay(capture_result, targets)));
@@ -201,11 +201,11 @@ pub fn loss_text(loss: &Loss) -> String {
 }
 
 /// Arrival rates as a text.
-pub fn pace_words(arrivals: &Arrivals) -> String {
-    let words = |what: &str, pace: &watch::learn::ArrivalRate| {
-        let peak = pace.peak_per_s.map_or(String::new(), |peak| format!(", at most {}", level(peak)));
-        let dispersion = pace.dispersion.map_or(String::new(), |dispersion| format!(", dispersion {dispersion:.2}"));
-        format!("{} {what}/s{peak}{dispersion}", level(pace.rate_per_s))
+pub fn arrivals_text(arrivals: &Arrivals) -> String {
+    let words = |what: &str, rate: &watch::learn::ArrivalRate| {
+        let peak = rate.peak_per_s.map_or(String::new(), |peak| format!(", at most {}", level(peak)));
+        let dispersion = rate.dispersion.map_or(String::new(), |dispersion| format!(", dispersion {dispersion:.2}"));
+        format!("{} {what}/s{peak}{dispersion}", level(rate.rate_per_s))
     };
     let connections = words("connections", &arrivals.connections);
     match arrivals.requests.count {

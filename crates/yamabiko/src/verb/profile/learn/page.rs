@@ -6,7 +6,7 @@ use report::terminal::{Entry, entries};
 use report::{ProfileView, Style};
 use schema::document::CheckState;
 
-use super::files::{Targets, loss_text, pace_words};
+use super::files::{Targets, arrivals_text, loss_text};
 use super::{CaptureResult, document, replay, rtts_ns};
 
 /// The profile with its plot, further figures of the capture, and the command that replays it.
@@ -65,7 +65,7 @@ fn entries_of(capture_result: &CaptureResult, targets: &Targets) -> Vec<Entry> {
     }
     words("loss up", loss_text(&learned.up));
     words("loss down", loss_text(&learned.down));
-    words("arrivals", pace_words(&learned.arrivals));
+    words("arrivals", arrivals_text(&learned.arrivals));
     for check in document::checks(capture_result).iter().filter(|check| check.state != CheckState::Ok) {
         list.push(Entry::Warning("suspect".to_owned(), format!("{}: {}", check.name, check.why)));
     }
