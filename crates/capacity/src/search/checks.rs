@@ -168,7 +168,7 @@ fn trials_valid(sequence: &TrialSequence<'_>) -> Check {
 /// judge it.
 fn answer_trials_valid(sequence: &TrialSequence<'_>, part: &CapacityPart) -> Check {
     let Some(result) = part.result else {
-        let why = "there is no result that rests on trials".to_owned();
+        let why = "no result depends on trials".to_owned();
         return check("answer_trials_valid", Weight::Suspect, CheckState::NotApplicable, None, None, "trials", why);
     };
     let lowers = part.searches.iter().filter_map(|bracket| bracket.lower);
