@@ -51,7 +51,10 @@ fn table(text: &mut String, summary: &Summary) {
         write!(text, "  {:34}", cause.name()).expect("text");
         let share = |group: &Group| group.shares.iter().find(|share| share.cause == cause).copied();
         for group in groups {
-            let percent = share(group).map_or(0, |share| share.time_ns * 100 / group.response_time_ns.max(1));
+            let percent = share(group).map_or(0, |share| {
+                let total = group.response_time_ns.max(1);
+                (share.time_ns * 100 + total / 2) / total
+            });
             write!(text, "{:>8}", format!("{percent} %")).expect("text");
         }
         let confidence = groups.first().and_then(share).map_or("", |share| share.confidence.as_str());
