@@ -182,6 +182,6 @@ mod tests {
             let error = command(words).unwrap_err().to_string();
             assert!(error.contains("  load ") && error.contains("  path "), "{error}");
         }
-        assert!(run("nonsense").unwrap_err().to_string().contains("no bench `nonsense`"));
+        assert!(run("nonsense").unwrap_err().to_string().contains("unknown bench `nonsense`"));
     }
 }
