@@ -60,7 +60,7 @@ fn a_known_capacity_lies_within_the_bracket() {
     assert!((0.94..1.02).contains(&(lower / 200.0)) && (0.98..1.075).contains(&(upper / 200.0)), "{lower} {upper}");
     // The server's CPU is idle: its number of workers limits it, four by Little's law.
     assert_eq!(part["bound_by"]["name"], "workers", "{part:#}");
-    let concurrent = part["bound_by"]["figures"]["at_once"].as_f64().unwrap();
+    let concurrent = part["bound_by"]["figures"]["concurrent_requests"].as_f64().unwrap();
     assert!((3.0..6.0).contains(&concurrent), "{concurrent}");
 }
 
