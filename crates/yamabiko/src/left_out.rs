@@ -102,6 +102,9 @@ mod tests {
     fn verb_or_option_of_a_missing_feature_names_the_feature() {
         for (optional, line) in OPTIONAL.iter().zip(LINES) {
             let words = words(line);
+            // An option of a verb that is missing itself is refused with the verb.
+            let is_verb_missing = |row: &&Optional| Some(row.word) == optional.verb && !row.is_built_in;
+            let optional = OPTIONAL.iter().find(is_verb_missing).unwrap_or(optional);
             match Arguments::try_parse_from(&words) {
                 Ok(_) => assert!(optional.is_built_in, "{line}"),
                 Err(error) => {
