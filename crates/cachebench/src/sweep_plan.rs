@@ -298,11 +298,6 @@ impl CachePlan {
         }
     }
 
-    /// Whether a plan file is a sweep: it has a table `cache`.
-    pub fn is_one(text: &str) -> bool {
-        toml::from_str::<toml::Table>(text).is_ok_and(|table| table.contains_key("cache"))
-    }
-
     /// Reads a plan from TOML; `origin` names it in errors.
     ///
     /// # Errors
@@ -413,8 +408,6 @@ mod tests {
         assert_eq!(plan.cache.rates.iter().map(|rate| rate.per_second()).collect::<Vec<_>>(), RATES_PER_S);
         assert_eq!((plan.cache.point, plan.cache.stop_errors), (POINT, StopErrors::default()));
         assert_eq!(read(&plan.to_toml()).unwrap(), plan);
-        assert!(CachePlan::is_one("cache.proxy = \"h:1\""));
-        assert!(!CachePlan::is_one("[load]\nurl = \"http://h/\"\n"));
     }
 
     #[test]

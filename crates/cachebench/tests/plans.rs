@@ -30,7 +30,6 @@ fn example_cache_plans_round_trip() {
     for file in files {
         let origin = file.display().to_string();
         let text = fs::read_to_string(&file).unwrap();
-        assert!(CachePlan::is_one(&text), "{origin}");
         let mut plan = CachePlan::from_toml(&text, &origin).unwrap_or_else(|error| panic!("{origin}: {error}"));
         let printed = plan.to_toml();
         let back =

@@ -412,7 +412,7 @@ fn together<'a>(
         return whole;
     }
     whole.trials = parts.iter().flat_map(|(_, part, _)| part.trials.clone()).collect();
-    whole.monotone = parts.iter().all(|(_, part, _)| part.monotone);
+    whole.converged = parts.iter().all(|(_, part, _)| part.converged);
     whole.notes =
         parts.iter().flat_map(|(name, part, _)| part.notes.iter().map(move |note| format!("{name}: {note}"))).collect();
     whole.findings = parts
@@ -440,7 +440,7 @@ fn distance(name: &str, part: &CapacityPart, checks: &[Check], first: Option<f64
         connections: at.map(|trial| trial.connections),
         response_time_ns: at.map(|trial| trial.response_time_ns),
         bound_by: part.bound_by.clone(),
-        monotone: part.monotone,
+        converged: part.converged,
         confirmed: checks.iter().any(|check| check.name == "confirmed" && check.state == CheckState::Ok),
     }
 }

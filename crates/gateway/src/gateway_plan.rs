@@ -298,11 +298,6 @@ impl GatewayPlan {
         }
     }
 
-    /// Whether a plan file is of a gateway: it has a table `gateway`.
-    pub fn is_one(text: &str) -> bool {
-        toml::from_str::<toml::Table>(text).is_ok_and(|table| table.contains_key("gateway"))
-    }
-
     /// Reads a plan from TOML; `origin` names it in errors.
     ///
     /// # Errors

@@ -61,9 +61,9 @@ pub(crate) fn answer(document: &CapacityDocument) -> String {
 fn so_far(unit: &str, bracket: &Bracket) -> String {
     let rate = |value: f64| load(unit, value);
     match (bracket.lower, bracket.upper) {
-        (Some(lower), Some(upper)) => format!("{} was sustained, {} was too much", rate(lower), rate(upper)),
-        (Some(lower), None) => format!("{} was sustained, nothing was too much", rate(lower)),
-        (None, Some(upper)) => format!("{} was too much, nothing was sustained", rate(upper)),
+        (Some(lower), Some(upper)) => format!("{} was sustained, {} was not", rate(lower), rate(upper)),
+        (Some(lower), None) => format!("{} was sustained, no higher load was decided", rate(lower)),
+        (None, Some(upper)) => format!("no load was sustained, not even {}", rate(upper)),
         (None, None) => "no trial has ended".to_owned(),
     }
 }
@@ -246,7 +246,7 @@ mod tests {
             partial_result: Some(Bracket { lower: Some(100.0), upper: None }),
             ..CapacityPart::default()
         };
-        assert!(answer(&document(early)).contains("100.0/s was sustained, nothing was too much"));
+        assert!(answer(&document(early)).contains("100.0/s was sustained, no higher load was decided"));
     }
 
     #[test]

@@ -86,26 +86,29 @@ fn against_load(part: &CapacityPart) -> Section {
     let offered = || match part.unit.as_str() {
         "users" => Axis::log("users", Quantity::Count),
         "connections" => Axis::log("open connections", Quantity::Count),
-        _ => Axis::log("offered", Quantity::PerSecond),
+        _ => Axis::log("offered requests/s", Quantity::PerSecond),
     };
     let p50 = |trial: &TrialPart| trial.response_time_ns.p50 as f64;
     let p99 = |trial: &TrialPart| trial.response_time_ns.p99 as f64;
     let times = Chart::new("Response time against load", offered(), Axis::log("response time", Quantity::Nanoseconds))
         .series(Series::line("p99, sustained", of(true, &p99)).dotted().color(0))
-        .series(Series::line("p99, too much", of(false, &p99)).dotted().color(3))
+        .series(Series::line("p99, not sustained", of(false, &p99)).dotted().color(3))
         .series(Series::line("p50", all(&p50)).dashed().dotted().color(5))
-        .about("From the scheduled time. Shaded: the bracket, from the highest sustained load to the lowest that was too much.");
-    let flight = Chart::new("In flight against load", offered(), Axis::log("in flight", Quantity::Count))
+        .about("From the scheduled time. Shaded: the bracket, from the highest load that was sustained to the lowest that was not.");
+    let flight = Chart::new("In flight against load", offered(), Axis::log("mean requests in flight", Quantity::Count))
         .series(Series::line("sustained", of(true, &|trial| trial.in_flight.mean)).dotted().color(0))
-        .series(Series::line("too much", of(false, &|trial| trial.in_flight.mean)).dotted().color(3));
-    let achieved =
-        Chart::new("Achieved rate against load", offered(), Axis::from_zero("achieved", Quantity::PerSecond))
-            .series(Series::line("achieved", all(&|trial| trial.achieved_rate_per_s)).dotted())
-            .rule(part.saturation_rate_per_s.unwrap_or(f64::NAN), "saturation")
-            .about(part.knee.map_or(String::new(), |knee| {
-                let knee = capacity::load(&part.unit, knee);
-                format!("The knee, the highest ratio of achieved rate to mean response time, is at {knee}.")
-            }));
+        .series(Series::line("not sustained", of(false, &|trial| trial.in_flight.mean)).dotted().color(3));
+    let achieved = Chart::new(
+        "Achieved rate against load",
+        offered(),
+        Axis::from_zero("achieved requests/s", Quantity::PerSecond),
+    )
+    .series(Series::line("achieved", all(&|trial| trial.achieved_rate_per_s)).dotted())
+    .rule(part.saturation_rate_per_s.unwrap_or(f64::NAN), "saturation")
+    .about(part.knee.map_or(String::new(), |knee| {
+        let knee = capacity::load(&part.unit, knee);
+        format!("The knee, the highest ratio of achieved rate to mean response time, is at {knee}.")
+    }));
     let cpu = Chart::new("CPU against load", offered(), Axis::from_zero("share of the available CPU", Quantity::Share))
         .series(Series::line("server", all(&|trial| trial.cpu_busy.unwrap_or(f64::NAN))).dotted())
         .series(Series::line("generator", all(&|trial| trial.loop_busy)).dashed().dotted().color(5))
@@ -148,7 +151,7 @@ fn confirmation(part: &CapacityPart) -> Section {
 fn verdict(trial: &TrialPart) -> String {
     match trial.verdict.as_str() {
         "good" => "sustained".into(),
-        "bad" => format!("too much ({})", trial.why.join("; ")),
+        "bad" => format!("not sustained ({})", trial.why.join("; ")),
         other => format!("{other} ({})", trial.why.join("; ")),
     }
 }

@@ -99,9 +99,13 @@ pub fn plans(predict: &PredictPart) -> Vec<String> {
     ));
     if let Some(machines) = &predict.machines {
         plans.push(format!(
-            "A peak of {} needs {} such machines behind a load balancer with {} headroom each; {} if one may fail.",
+            "A peak of {} needs {} behind a load balancer with {} headroom each; {} if one may fail.",
             rate(machines.peak_per_s),
-            count(machines.at_peak),
+            if machines.at_peak == 1 {
+                "1 such machine".into()
+            } else {
+                format!("{} such machines", count(machines.at_peak))
+            },
             share(machines.headroom),
             count(machines.with_headroom)
         ));
@@ -119,9 +123,14 @@ pub fn plans(predict: &PredictPart) -> Vec<String> {
         ));
     }
     if let Some(memory) = &predict.memory {
-        let kernel = memory.kernel_bytes.map_or(String::new(), |bytes| format!(", {bytes:.0} in the kernel"));
+        let kernel = memory
+            .kernel_bytes
+            .map_or(String::new(), |bytes| format!(", {} in the kernel", count(bytes.max(0.0).round() as u64)));
         let descriptors = memory.descriptors.map_or(String::new(), |each| format!(", {} descriptors", level(each)));
-        plans.push(format!("A connection uses {:.0} bytes of the server{kernel}{descriptors}.", memory.server_bytes));
+        plans.push(format!(
+            "A connection uses {} bytes of the server{kernel}{descriptors}.",
+            count(memory.server_bytes.max(0.0).round() as u64)
+        ));
     }
     if let Some(path) = predict.path.as_ref().filter(|path| path.response_mean_s > 0.0) {
         let measured = path

@@ -60,12 +60,12 @@ pub(crate) fn clients_supported(supported: &ClientsSupported) -> String {
         format!("{} each", rate(supported.rate_per_client_per_s))
     };
     let text = match (supported.clients, supported.unsustained_rate_per_s) {
-        (0, Some(failed)) => format!("No measured rate was sustained: {} was too much.", rate(failed)),
+        (0, Some(failed)) => format!("No measured rate was sustained; the lowest was {}.", rate(failed)),
         (clients, Some(failed)) => {
-            format!("{} clients supported at {each}; {} was too much.", count(clients), rate(failed))
+            format!("{} clients supported at {each}; {} was not sustained.", count(clients), rate(failed))
         }
         (clients, None) => {
-            format!("At least {} clients supported at {each}: no measured rate was too much.", count(clients))
+            format!("At least {} clients supported at {each}: every measured rate was sustained.", count(clients))
         }
     };
     let left_out: Vec<String> =
@@ -289,10 +289,10 @@ mod tests {
         };
         assert_eq!(
             clients_supported(&supported(40, Some(50.0))),
-            "40 clients supported at one request per second each; 50.0/s was too much."
+            "40 clients supported at one request per second each; 50.0/s was not sustained."
         );
         assert!(clients_supported(&supported(80, None)).contains("At least 80"));
-        assert!(clients_supported(&supported(0, Some(5.0))).contains("No measured rate was sustained: 5.00/s"));
+        assert!(clients_supported(&supported(0, Some(5.0))).contains("No measured rate was sustained; the lowest was 5.00/s"));
         let left_out = schema::UncountedRun { rate_per_s: 50.0, why: "it was interrupted".into() };
         let some = ClientsSupported { not_counted: vec![left_out], ..supported(40, None) };
         assert!(

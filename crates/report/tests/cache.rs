@@ -82,7 +82,7 @@ fn cache_screen_has_a_line_for_every_rate() {
     let document = document(vec![point(20.0, 0.0), point(40.0, 0.0), point(50.0, 0.6)]);
     let text = terminal::cache(&document, Style::PLAIN);
     let expected = [
-        "40 clients supported at one request per second each; 50.0/s was too much.",
+        "40 clients supported at one request per second each; 50.0/s was not sustained.",
         "No response was wrong.",
         "response timeout 600",
         "early",

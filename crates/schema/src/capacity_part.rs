@@ -78,7 +78,7 @@ pub struct CapacityPart {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub each: Vec<EachDistance>,
     /// Whether the search found a bracket within the width.
-    pub monotone: bool,
+    pub converged: bool,
     /// Times at which the search was resumed, RFC 3339, UTC.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub resumed_at: Vec<String>,
@@ -276,7 +276,7 @@ pub struct EachDistance {
     /// The limiting resource there.
     pub bound_by: BoundBy,
     /// Whether its search found a bracket within the width.
-    pub monotone: bool,
+    pub converged: bool,
     /// Whether the result passed the long confirmation there.
     pub confirmed: bool,
 }

@@ -62,7 +62,15 @@ impl RunEntry {
         let state = state(&id, dir)?;
         Ok(RunEntry { id, dir: dir.to_owned(), state, tags: read_tags(dir) })
     }
+
+    /// Start of the run as its ID has it, `yyyymmdd-hhmmss` in UTC; empty if the folder has another name.
+    pub fn started(&self) -> &str {
+        self.id.get(..TIMESTAMP_LENGTH).unwrap_or_default()
+    }
 }
+
+/// Length of `yyyymmdd-hhmmss` at the start of a run's ID.
+const TIMESTAMP_LENGTH: usize = 15;
 
 fn state(id: &str, dir: &Path) -> Result<RunState> {
     // The lock is read first, so that a run that ends between the two reads counts as finished, not as killed.

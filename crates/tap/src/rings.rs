@@ -86,12 +86,6 @@ impl Capacity {
     /// 64 KB: what a thread writes in some milliseconds at most, and one of a thousand threads in a second.
     pub const SMALL_RECORDS: u32 = 1024;
 
-    /// Capacity of rings that fill while their agent does not run: 512 KB for each of 128 threads, some 2,000
-    /// exchanges, and 64 KB for 1,024 more. 20 MB immediately, 128 MB at most.
-    pub const fn daemon() -> Self {
-        Capacity { records: 8192, slots: 128, small_slots: 1024, ready: 4 }
-    }
-
     fn shape(self) -> Shape {
         Shape {
             slots: self.slots + self.small_slots,

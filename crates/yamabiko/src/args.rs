@@ -4,9 +4,12 @@ pub mod ab;
 #[cfg(feature = "agent")]
 mod agent;
 mod cache;
+#[cfg(feature = "experiments")]
 mod capacity;
+#[cfg(feature = "experiments")]
 mod compare;
 mod component;
+#[cfg(feature = "experiments")]
 mod disk;
 mod doctor;
 #[cfg(all(test, feature = "agent", feature = "manager"))]
@@ -15,6 +18,7 @@ mod dynamic;
 mod explain;
 #[cfg(feature = "export")]
 mod export;
+#[cfg(feature = "experiments")]
 mod gateway;
 mod host;
 mod learn;
@@ -23,11 +27,14 @@ mod live;
 mod log;
 #[cfg(feature = "manager")]
 mod manager;
+#[cfg(feature = "experiments")]
 mod predict;
 mod profile;
+#[cfg(feature = "experiments")]
 mod proxy_cache;
 #[cfg(all(test, feature = "agent", feature = "manager"))]
 mod reference;
+#[cfg(feature = "experiments")]
 mod reproduce;
 mod runs;
 mod serve;
@@ -53,14 +60,18 @@ use units::{RequestRate, parse_duration};
 pub use self::ab::Ab;
 #[cfg(feature = "agent")]
 pub use self::agent::{Agent, AgentStatus, AgentWhat};
+#[cfg(feature = "experiments")]
 pub use self::capacity::Capacity;
+#[cfg(feature = "experiments")]
 pub use self::compare::{Compare, Comparison};
 pub use self::component::ComponentAlone;
+#[cfg(feature = "experiments")]
 pub use self::disk::Disk;
 pub use self::doctor::Doctor;
 pub use self::explain::Explain;
 #[cfg(feature = "export")]
 pub use self::export::Push;
+#[cfg(feature = "experiments")]
 pub use self::gateway::{Forwarding, GatewayClient, GatewayServer, GatewayWhat};
 pub use self::host::HostOptions;
 pub use self::learn::{By, Learn};
@@ -68,9 +79,12 @@ pub use self::learn::{By, Learn};
 pub use self::live::Live;
 #[cfg(feature = "manager")]
 pub use self::manager::{Manager, ManagerWhat, Token, TokenAdd};
+#[cfg(feature = "experiments")]
 pub use self::predict::{Described, Predict, Prediction};
 pub use self::profile::{Check, Profile, Show};
+#[cfg(feature = "experiments")]
 pub use self::proxy_cache::ProxyCache;
+#[cfg(feature = "experiments")]
 pub use self::reproduce::{
     Directory, Dserver, Gateway, GatewayPart, Koshien, Part, Reproduce, Reproduced, Setting, Transparent,
 };
@@ -102,16 +116,21 @@ pub enum Verb {
     /// Measure with ApacheBench's options, report and files
     Ab(Ab),
     /// Measure a proxy cache: hit ratios, wrong responses
+    #[cfg(feature = "experiments")]
     Cache(Box<ProxyCache>),
     /// Measure storage: reads, writes, seeks, commits (fio)
+    #[cfg(feature = "experiments")]
     Disk(Disk),
     /// Explain what limits the responses of a capture file
     Explain(Explain),
     /// Predict a server's capacity from its service demands
+    #[cfg(feature = "experiments")]
     Predict(Box<Predict>),
     /// Measure a gateway: throughput, packet rates, RTT
+    #[cfg(feature = "experiments")]
     Gateway(Box<Forwarding>),
     /// Find the highest load that meets an objective
+    #[cfg(feature = "experiments")]
     Capacity(Box<Capacity>),
     /// Run a plan file
     Run(Run),
@@ -130,11 +149,13 @@ pub enum Verb {
     /// Record the connections of a program at its sockets
     Tap(Box<Tap>),
     /// Reproduce a published experiment
+    #[cfg(feature = "experiments")]
     #[command(subcommand)]
     Reproduce(Reproduce),
     /// Check what works on this machine, and how to fix it
     Doctor(Doctor),
     /// Compare two runs or two servers
+    #[cfg(feature = "experiments")]
     Compare(Box<Compare>),
     /// List, search, tag, delete, export, import stored runs
     Runs(Runs),

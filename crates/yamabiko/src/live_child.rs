@@ -11,6 +11,9 @@
 //! The page's process and the run share no memory. The process has the lowest priority and runs on the generator's
 //! cores. It starts before the run's namespaces and control groups exist, so it is in none of them.
 
+#[cfg(feature = "experiments")]
+mod stage;
+
 use std::cell::RefCell;
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
@@ -20,8 +23,6 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use experiment::{SearchProgress, Stage};
-use schema::{CachePoint, TrialPart};
 use sys::sched::Cores;
 use sys::signal::wait_readable;
 use testbed::{Observer, RunFacts};
@@ -93,11 +94,6 @@ impl LivePage {
     pub fn observing<O: Observer>(&self, observer: O) -> ObserverWithPage<O> {
         ObserverWithPage { inner: observer, live: self.clone() }
     }
-
-    /// Wraps a stage, so that the page shows the experiment.
-    pub fn staging<'a>(&self, stage: &'a mut dyn Stage) -> StageWithPage<'a> {
-        StageWithPage { inner: stage, live: self.clone() }
-    }
 }
 
 impl Server {
@@ -163,34 +159,5 @@ impl<O: Observer> Observer for ObserverWithPage<O> {
     fn started(&mut self, facts: &RunFacts) {
         self.live.restrict_to(facts.cores.as_ref());
         self.inner.started(facts);
-    }
-}
-
-/// A stage whose experiment the page shows. The experiment's progress snapshot refers to its runs.
-pub struct StageWithPage<'a> {
-    inner: &'a mut dyn Stage,
-    live: LivePage,
-}
-
-impl Stage for StageWithPage<'_> {
-    fn folder(&mut self, dir: &Path) {
-        self.live.show(dir);
-        self.inner.folder(dir);
-    }
-
-    fn begin(&mut self, what: &str) -> Box<dyn Observer> {
-        Box::new(self.live.observing(self.inner.begin(what)))
-    }
-
-    fn point(&mut self, point: &CachePoint) {
-        self.inner.point(point);
-    }
-
-    fn trial(&mut self, trial: &TrialPart, so_far: &SearchProgress) {
-        self.inner.trial(trial, so_far);
-    }
-
-    fn step(&mut self, what: &str) {
-        self.inner.step(what);
     }
 }

@@ -37,17 +37,23 @@ fn main() -> ExitCode {
         Verb::Demo(demo) => verb::demo::run(&demo),
         Verb::Bench(bench) => verb::bench::run(&bench),
         Verb::Ab(ab) => verb::ab::run(&ab.words),
+        #[cfg(feature = "experiments")]
         Verb::Cache(cache) => verb::cache::run(&cache),
+        #[cfg(feature = "experiments")]
         Verb::Disk(disk) => verb::disk::run(&disk),
+        #[cfg(feature = "experiments")]
         Verb::Gateway(gateway) => verb::gateway::run(&gateway),
+        #[cfg(feature = "experiments")]
         Verb::Capacity(capacity) => verb::capacity::run(*capacity),
         Verb::Explain(explain) => verb::explain::run(&explain),
+        #[cfg(feature = "experiments")]
         Verb::Predict(mut predict) => verb::predict::run(&mut predict),
         Verb::Run(run) => verb::run::run(&run),
         Verb::Net(net) => verb::net::run(&net),
         Verb::Profile(profile) => verb::profile::run(&profile),
         Verb::Serve(serve) => verb::serve::run(&serve),
         Verb::Doctor(doctor) => verb::doctor::run(&doctor),
+        #[cfg(feature = "experiments")]
         Verb::Compare(compare) => verb::compare::run(*compare),
         Verb::Runs(runs) => verb::runs::run(&runs),
         #[cfg(feature = "web")]
@@ -59,6 +65,7 @@ fn main() -> ExitCode {
         Verb::Export(export) => verb::export::run(&export),
         Verb::Completions(completions) => verb::completions::run(&completions),
         Verb::Man(man) => verb::man::run(&man),
+        #[cfg(feature = "experiments")]
         Verb::Reproduce(reproduce) => verb::reproduce::run(&reproduce),
     };
     exit::code(outcome)

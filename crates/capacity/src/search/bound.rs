@@ -75,14 +75,14 @@ pub fn bound_by(trials: &[TrialPart], lower: f64, upper: f64) -> BoundBy {
             named("connections", &words, &[("cpu_busy", busy), ("missing", 0.0)])
         }
         (Some(_), Some(busy)) if busy < IDLE_SHARE && is_queued(trials, bad) => {
-            let at_once = at_once(trials, bad);
+            let concurrent_requests = concurrent_requests(trials, bad);
             let words = format!(
                 "throughput does not rise although only {:.0} % of the server's CPU is used: another limit applies, \
-                 such as the number of workers (by Little's law about {at_once:.1} requests are processed \
+                 such as the number of workers (by Little's law about {concurrent_requests:.1} requests are processed \
                  concurrently)",
                 100.0 * busy
             );
-            named("workers", &words, &[("cpu_busy", busy), ("at_once", at_once)])
+            named("workers", &words, &[("cpu_busy", busy), ("concurrent_requests", concurrent_requests)])
         }
         (Some(_), Some(busy)) => {
             let words = format!(
@@ -110,7 +110,7 @@ fn fastest(trials: &[TrialPart]) -> Option<f64> {
 }
 
 /// Requests that the server processes concurrently at its limit: rate times response time without waiting.
-fn at_once(trials: &[TrialPart], bad: &TrialPart) -> f64 {
+fn concurrent_requests(trials: &[TrialPart], bad: &TrialPart) -> f64 {
     fastest(trials).map_or(0.0, |fastest| bad.achieved_rate_per_s * fastest / 1e9)
 }
 
@@ -202,6 +202,6 @@ mod tests {
             ..TrialPart::default()
         };
         let bound = bound_by(&[light, TrialPart { achieved_rate_per_s: 200.0, ..bad(0.1, false, None) }], 100.0, 102.0);
-        assert!((bound.figures["at_once"] - 4.0).abs() < 1e-9, "{bound:?}");
+        assert!((bound.figures["concurrent_requests"] - 4.0).abs() < 1e-9, "{bound:?}");
     }
 }

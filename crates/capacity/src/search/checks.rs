@@ -88,7 +88,7 @@ fn generator_headroom(rules: &Rules, sequence: &TrialSequence<'_>, part: &Capaci
 
 /// The check `search_converged`: whether every search ended with a passed load and a failed load within the width.
 fn bracket_found(part: &CapacityPart) -> Check {
-    let (state, why) = if part.monotone {
+    let (state, why) = if part.converged {
         (CheckState::Ok, "a load that passed and one that failed are within the width".to_owned())
     } else {
         let why = part.notes.first().cloned().unwrap_or_default();

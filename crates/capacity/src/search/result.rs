@@ -74,7 +74,7 @@ pub fn part(rules: &Rules, sequence: &TrialSequence<'_>, end: Option<&End>, obje
         generator_limit: generator_limit(rules, sequence),
         warmup_s: warmup.as_secs_f64(),
         findings: findings(rules, sequence, result, short, end),
-        monotone: matches!(end, Some(End::Found)),
+        converged: matches!(end, Some(End::Found)),
         notes: notes(rules, sequence, result, end),
         ..CapacityPart::default()
     }

@@ -212,7 +212,7 @@ fn highest_and_lowest_permitted_loads_are_reported() {
     let unknown = CapacityPlan { start: None, ..plan(60.0) };
     let (part, _, end) = searched(&mut Simulated::new(slow, OBJECTIVE, 1), unknown);
     assert!(matches!(&end, End::Refused(why) if why.contains("too few requests") && why.contains("p95")), "{end:?}");
-    assert!(!part.monotone);
+    assert!(!part.converged);
     let (_, _, end) = searched(&mut Simulated::new(Server::four(), "p99 < 10ms", 1), plan(60.0));
     assert_eq!(end, End::MissedAtAny { at: 33.4 });
 }

@@ -140,7 +140,9 @@ mod tests {
     #[test]
     fn completion_includes_verbs_with_a_run_argument() {
         let verbs = verbs_of_runs(&help::command());
-        for verb in ["report", "compare", "runs tag", "runs untag", "runs delete", "runs export", "runs du"] {
+        let compare = cfg!(feature = "experiments").then_some("compare");
+        let always = ["report", "runs tag", "runs untag", "runs delete", "runs export", "runs du"];
+        for verb in always.into_iter().chain(compare) {
             assert!(verbs.iter().any(|found| found == verb), "{verb}: {verbs:?}");
         }
         assert!(!verbs.iter().any(|verb| verb == "bench" || verb == "runs import"), "{verbs:?}");

@@ -1,21 +1,20 @@
 //! `yamabiko report`: prints a stored run, or writes it as an HTML page, Markdown, plots, or in formats of other tools.
 
+#[cfg_attr(not(feature = "experiments"), path = "report/without_experiments.rs")]
+mod experiments;
 pub mod export;
 
-use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail};
 use plan::Plan;
-use report::page::Page;
 use report::run_page::{self, Sources};
-use schema::{Document, ReproductionDocument, SecondRecord, WatchDocument};
+use schema::{Document, SecondRecord, WatchDocument};
 use store::RunStore;
 
 use super::bench::print;
 use crate::args;
 use crate::exit::{self, Exit};
-use crate::page_file;
 use crate::terminal;
 
 /// Prints the run. The exit status is that of the run: for an invalid run it is the same as when it was measured.
@@ -25,48 +24,8 @@ pub fn run(arguments: &args::Report) -> Result<Exit> {
         bail!("no run in {} yet; `yamabiko demo` makes the first", run_store.root().display());
     }
     let dir = run_store.find(&arguments.run)?;
-    // An unfinished run has no document; reading its summary below gives the error.
-    if let Ok(Some(document)) = store::read_reproduction(&dir) {
-        return reproduction(&dir, &document, arguments);
-    }
-    if let Ok(Some(document)) = store::read_disk(&dir) {
-        let no_export = format!("a disk run has no response times; the output of fio is in {}", dir.display());
-        let page = |plan: &str| report::disk_page(&document, plan);
-        experiment(&dir, arguments, &no_export, page, || super::disk::show(&document, arguments.json))?;
-        return Ok(super::disk::exit_of(&document, false));
-    }
-    if let Ok(Some(document)) = store::read_gateway(&dir) {
-        let page = |plan: &str| report::gateway_page(&document, plan);
-        let show = || super::gateway::show(&document, arguments.json);
-        experiment(&dir, arguments, "a gateway run has no response times; --json has every figure", page, show)?;
-        return Ok(super::gateway::exit_of(&document, false));
-    }
-    if let Ok(Some(document)) = store::read_compare(&dir) {
-        let no_export = "a comparison has several runs; export each stored run by its name";
-        let page = |_: &str| super::compare::page(&document, &run_store, &dir, &[]);
-        experiment(&dir, arguments, no_export, page, || super::compare::show(&document, arguments.json))?;
-        return Ok(super::compare::exit_of(&document, false));
-    }
-    if let Ok(Some(document)) = store::read_capacity(&dir) {
-        let no_export = "a capacity search has several runs; export each stored run by its name";
-        let page = |plan: &str| report::capacity_page(&document, plan);
-        experiment(&dir, arguments, no_export, page, || super::capacity::show(&document, arguments.json))?;
-        return Ok(super::capacity::exit_of(&document, false));
-    }
-    if let Ok(Some(document)) = store::read_predict(&dir) {
-        let no_export = "the loads of a prediction are not stored as runs, so there is nothing to export";
-        let page = |plan: &str| report::predict_page(&document, plan);
-        experiment(&dir, arguments, no_export, page, || super::predict::show(&document, arguments.json))?;
-        return Ok(super::predict::exit_of(&document, false));
-    }
-    if let Ok(document) = store::read_summary(&dir)
-        && document.load.is_none()
-        && document.cache.is_some()
-    {
-        let no_export = "a sweep has several runs; export each stored run by its name";
-        let page = |plan: &str| report::cache_page(&document, plan);
-        experiment(&dir, arguments, no_export, page, || super::cache::show(&document, arguments.json))?;
-        return Ok(exit::of_document(&document, false));
+    if let Some(exit) = experiments::show(&dir, &run_store, arguments)? {
+        return Ok(exit);
     }
     if let Some([format, file]) = arguments.export.as_deref() {
         return export::run(&dir, format, file, arguments);
@@ -93,50 +52,6 @@ pub fn run(arguments: &args::Report) -> Result<Exit> {
         print(&report::terminal::render_over_time(&document, histogram.as_ref(), &seconds, terminal::style()))?;
     }
     Ok(exit::of_document(&document, false))
-}
-
-/// Prints the rows of a reproduction, or writes the page that was stored with it.
-fn reproduction(dir: &Path, document: &ReproductionDocument, arguments: &args::Report) -> Result<Exit> {
-    ensure!(
-        arguments.export.is_none(),
-        "--export: a reproduction is several runs; each of them is stored, and is exported by its name"
-    );
-    ensure!(
-        arguments.forms.svg.is_none(),
-        "--svg: a reproduction's plots are on its page (--html); each of its runs has its own"
-    );
-    if arguments.forms.md.is_some() {
-        let md = args::PageForms { md: arguments.forms.md.clone(), ..args::PageForms::default() };
-        md.write(super::reproduce::rows_page(document))?;
-    }
-    match &arguments.forms.html {
-        None if arguments.forms.md.is_some() => {}
-        None => super::reproduce::show(document, arguments.json)?,
-        Some(path) => {
-            let page = dir.join(super::result_page::PAGE);
-            let html = fs::read(&page).with_context(|| format!("reading {}", page.display()))?;
-            page_file::write(path, &html)?;
-            print(&(page_file::url(path) + "\n"))?;
-        }
-    }
-    Ok(exit::of_validity(&document.validity))
-}
-
-/// Prints the result of an experiment of several runs, or writes its page or plots. `no_export` is the reason why it
-/// cannot be exported.
-fn experiment(
-    dir: &Path,
-    arguments: &args::Report,
-    no_export: &str,
-    page: impl FnOnce(&str) -> Page,
-    show: impl FnOnce() -> Result<()>,
-) -> Result<()> {
-    ensure!(arguments.export.is_none(), "--export: {no_export}");
-    if !arguments.forms.any() {
-        return show();
-    }
-    let plan = fs::read_to_string(dir.join("plan.toml")).unwrap_or_default();
-    arguments.forms.write(page(&plan))
 }
 
 /// The readable seconds of a run, for small plots. Without seconds there is no plot.

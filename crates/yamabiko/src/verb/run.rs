@@ -3,8 +3,6 @@
 use std::path::Path;
 
 use anyhow::Result;
-use cachebench::CachePlan;
-use gateway::GatewayPlan;
 use plan::Plan;
 
 use super::bench::{ExecutionOptions, command_line, execute_plan};
@@ -17,16 +15,12 @@ pub fn run(run: &args::Run) -> Result<Exit> {
     // An unreadable plan is an error of usage (status 1), so no io::Error is passed on.
     let text = std::fs::read_to_string(&run.plan)
         .map_err(|error| anyhow::anyhow!("cannot read the plan {origin}: {error}"))?;
-    let is_one_load = !CachePlan::is_one(&text) && !GatewayPlan::is_one(&text);
-    anyhow::ensure!(
-        is_one_load || run.duration.is_none() && run.rate.is_none(),
-        "{origin}: -d and -r apply to plans with one load; change the table of this plan instead"
-    );
-    if CachePlan::is_one(&text) {
-        return super::cache::run_plan(&text, &run.plan, &execution_options(run, &command_line()));
-    }
-    if GatewayPlan::is_one(&text) {
-        return super::gateway::run_plan(&text, &run.plan, &execution_options(run, &command_line()));
+    if let Some(table) = table_of_several_runs(&text) {
+        anyhow::ensure!(
+            run.duration.is_none() && run.rate.is_none(),
+            "{origin}: -d and -r apply to plans with one load; change the table of this plan instead"
+        );
+        return run_experiment(table, &text, run);
     }
     let mut plan = Plan::from_toml(&text, &origin)?;
     let is_file = || std::fs::metadata(&run.plan).is_ok_and(|file| file.is_file());
@@ -43,9 +37,41 @@ pub fn run(run: &args::Run) -> Result<Exit> {
     replace(&mut plan, run)?;
     plan.find_files_from(run.plan.parent().unwrap_or(Path::new("")));
     if plan.capacity.is_some() {
-        return super::capacity::execute_plan(&plan, None, &execution_options(run, &command_line()), None);
+        return search_capacity(&plan, run);
     }
     execute_plan(&plan, &execution_options(run, &command_line()))
+}
+
+/// The table of a plan that is not one load: `cache` or `gateway`; `None` for other plans.
+fn table_of_several_runs(text: &str) -> Option<&'static str> {
+    let plan: toml::Table = toml::from_str(text).ok()?;
+    ["cache", "gateway"].into_iter().find(|table| plan.contains_key(*table))
+}
+
+#[cfg(feature = "experiments")]
+fn run_experiment(table: &str, text: &str, run: &args::Run) -> Result<Exit> {
+    let command = command_line();
+    let options = execution_options(run, &command);
+    if table == "cache" {
+        super::cache::run_plan(text, &run.plan, &options)
+    } else {
+        super::gateway::run_plan(text, &run.plan, &options)
+    }
+}
+
+#[cfg(not(feature = "experiments"))]
+fn run_experiment(table: &str, _: &str, _: &args::Run) -> Result<Exit> {
+    anyhow::bail!(crate::left_out::missing(&format!("a plan with [{table}]"), "experiments"))
+}
+
+#[cfg(feature = "experiments")]
+fn search_capacity(plan: &Plan, run: &args::Run) -> Result<Exit> {
+    super::capacity::execute_plan(plan, None, &execution_options(run, &command_line()), None)
+}
+
+#[cfg(not(feature = "experiments"))]
+fn search_capacity(_: &Plan, _: &args::Run) -> Result<Exit> {
+    anyhow::bail!(crate::left_out::missing("a plan with [capacity]", "experiments"))
 }
 
 /// Replaces values of the plan by the options of the command line.
@@ -63,4 +89,17 @@ fn replace(plan: &mut Plan, run: &args::Run) -> Result<()> {
 fn execution_options<'a>(run: &args::Run, command: &'a str) -> ExecutionOptions<'a> {
     let (print_plan, no_save, show) = (run.print_plan, run.no_save, run.show.clone());
     ExecutionOptions { print_plan, json: run.json, strict: run.strict, no_save, show, command }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_of_several_runs_is_known_by_its_table() {
+        assert_eq!(table_of_several_runs("cache.proxy = \"h:1\""), Some("cache"));
+        assert_eq!(table_of_several_runs("[gateway]\n"), Some("gateway"));
+        assert_eq!(table_of_several_runs("[load]\nurl = \"http://h/\"\n"), None);
+        assert_eq!(table_of_several_runs("not TOML"), None);
+    }
 }

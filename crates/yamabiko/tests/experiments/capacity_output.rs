@@ -106,7 +106,7 @@ fn a_capacity_search_is_stored_and_reported_again_completely() {
         assert!(checks.contains(&name), "{name}: {checks:?}");
     }
     assert_eq!((part["unit"].as_str(), &part["result"]), (Some("1/s"), &part["rate_per_s"]));
-    if part["monotone"] == true {
+    if part["converged"] == true {
         let rate = part["rate_per_s"].as_f64().unwrap();
         let [low, high] = [0, 1].map(|end| part["interval"][end].as_f64().unwrap());
         // No disturbance explains half or twice the capacity.
@@ -160,7 +160,7 @@ fn an_interrupted_capacity_search_is_stored_and_resumes() {
     assert_eq!(output.code, Some(3), "{output}");
     let first = output.json();
     assert_eq!(
-        (&first["run"]["interrupted"], &first["capacity"]["monotone"]),
+        (&first["run"]["interrupted"], &first["capacity"]["converged"]),
         (&Value::from(true), &Value::from(false))
     );
     assert!(first["capacity"]["notes"][0].as_str().unwrap().starts_with("Stopped early"), "{first:#}");
@@ -194,7 +194,7 @@ fn a_capacity_search_by_users_uses_the_think_time() {
         // A trial lasts at least three think times, independent of --trial.
         assert_eq!(trial["planned_s"].as_f64(), Some(0.9), "{trial}");
     }
-    if part["monotone"] == true {
+    if part["converged"] == true {
         let (users, rate) = (part["result"].as_f64().unwrap(), part["rate_per_s"].as_f64().unwrap());
         assert!((40.0..=160.0).contains(&users) && rate <= users / 0.3, "{users} users, {rate}/s");
     }

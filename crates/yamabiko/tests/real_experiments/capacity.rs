@@ -46,11 +46,11 @@ fn a_known_capacity_lies_within_the_bracket() {
     let trials = part["trials"].as_array().unwrap();
     if trials.iter().any(|trial| trial["verdict"] == "void") {
         // On a busy machine the result must report doubts, and no figure is checked.
-        let is_doubtful = part["monotone"] == true || part["notes"].as_array().is_some_and(|notes| !notes.is_empty());
+        let is_doubtful = part["converged"] == true || part["notes"].as_array().is_some_and(|notes| !notes.is_empty());
         assert!(is_doubtful, "{document:#}");
         return;
     }
-    assert_eq!(part["monotone"], true, "{document:#}");
+    assert_eq!(part["converged"], true, "{document:#}");
     let (lower, upper) =
         (part["searches"][0]["lower"].as_f64().unwrap(), part["searches"][0]["upper"].as_f64().unwrap());
     // At 200/s plus 2 % the queue grows by 4 requests per second: after nine tenths of a 3 s trial a request waits 54
@@ -60,7 +60,7 @@ fn a_known_capacity_lies_within_the_bracket() {
     assert!((0.94..1.02).contains(&(lower / 200.0)) && (0.98..1.075).contains(&(upper / 200.0)), "{lower} {upper}");
     // The server's CPU is idle: its number of workers limits it, four by Little's law.
     assert_eq!(part["bound_by"]["name"], "workers", "{part:#}");
-    let concurrent = part["bound_by"]["figures"]["at_once"].as_f64().unwrap();
+    let concurrent = part["bound_by"]["figures"]["concurrent_requests"].as_f64().unwrap();
     assert!((3.0..6.0).contains(&concurrent), "{concurrent}");
 }
 
@@ -108,7 +108,7 @@ fn a_known_connection_capacity_lies_within_the_bracket() {
         .map(|trial| trial["load"].as_f64().unwrap())
         .collect();
     assert!(refused.iter().all(|load| *load > 150.0), "{refused:?} of 150: {document:#}");
-    if part["monotone"] != true {
+    if part["converged"] != true {
         // On a busy machine the result reports that the search did not complete.
         assert!(part["notes"].as_array().is_some_and(|notes| !notes.is_empty()), "{document:#}");
         return;

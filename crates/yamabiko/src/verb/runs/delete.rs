@@ -85,10 +85,9 @@ fn trials<'a>(entries: &'a [RunEntry], chosen: &BTreeSet<String>) -> Vec<&'a Run
 /// were measured here or imported with the same archive. (Runs that were only compared are older than the comparison.
 /// An imported document may name any run.)
 fn is_trial_of(run: &RunEntry, experiment: &RunEntry) -> bool {
-    let started = |id: &str| id.get(..TIMESTAMP_LENGTH).unwrap_or_default().to_owned();
     let names = |brief: &store::Brief| EXPERIMENT_VERBS.contains(&brief.verb()) && brief.names.contains(&run.id);
     matches!(&experiment.state, RunState::Finished(brief) if names(brief))
-        && started(&experiment.id) <= started(&run.id)
+        && experiment.started() <= run.started()
         && store::imported_with(&experiment.dir) == store::imported_with(&run.dir)
 }
 
@@ -106,7 +105,5 @@ fn runs(count: usize) -> String {
 
 /// Verbs that make several runs.
 const EXPERIMENT_VERBS: [&str; 8] = ["cache", "capacity", "compare", "demo", "gateway", "predict", "reproduce", "run"];
-/// Length of `yyyymmdd-hhmmss` at the start of a run's ID.
-const TIMESTAMP_LENGTH: usize = 15;
 /// Most trials listed by their IDs.
 const LISTED_TRIALS_MAX: usize = 5;

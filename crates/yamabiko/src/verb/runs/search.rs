@@ -18,7 +18,6 @@ fn matches(search: &Search, words: &[String], entry: &RunEntry) -> bool {
         RunState::Finished(brief) => Some(brief),
         _ => None,
     };
-    let started = entry.id.get(..TIMESTAMP_LENGTH).unwrap_or_default();
     let verdict = |name: VerdictName| {
         let expected = match name {
             VerdictName::Valid => "valid",
@@ -37,8 +36,8 @@ fn matches(search: &Search, words: &[String], entry: &RunEntry) -> bool {
         let command = brief.map_or("", |brief| &brief.command);
         format!("{} {command} {}", entry.id, entry.tags.join(" ")).to_lowercase()
     };
-    search.since.as_ref().is_none_or(|since| started >= since.first.as_str())
-        && search.until.as_ref().is_none_or(|until| started <= until.last.as_str())
+    search.since.as_ref().is_none_or(|since| entry.started() >= since.first.as_str())
+        && search.until.as_ref().is_none_or(|until| entry.started() <= until.last.as_str())
         && search.tag.iter().all(|tag| entry.tags.contains(tag))
         && search.verdict.is_none_or(verdict)
         && search.state.is_none_or(state)
@@ -49,6 +48,3 @@ fn matches(search: &Search, words: &[String], entry: &RunEntry) -> bool {
             words.iter().all(|word| text.contains(word.as_str()))
         })
 }
-
-/// Length of `yyyymmdd-hhmmss` at the start of a run's ID.
-const TIMESTAMP_LENGTH: usize = 15;
