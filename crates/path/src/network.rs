@@ -236,6 +236,12 @@ impl Network {
         self.finish_writing(Some(now));
     }
 
+    /// The caller waited until `woken`, although [`Self::next_due`] was `due`: the machine woke it late. Timing errors are
+    /// also counted without such waits ([`TimingErrors::own`]); nothing else changes.
+    pub fn handle_late_wakeup(&mut self, due: Timestamp, woken: Timestamp) {
+        self.timing_errors.note_late_wakeup(due, woken);
+    }
+
     /// Ends the path: drops everything in transit for the shutdown, and everything that arrives later.
     pub fn shut_down(&mut self) {
         self.finish_writing(None);

@@ -18,9 +18,22 @@ pub struct TimingErrors {
     pub isolated: Histogram,
     /// Writes in a burst.
     pub bursts: Histogram,
+    /// Writes outside of bursts, each less the time of the last late wake-up in which the packet was already due: what
+    /// remains if the machine always wakes the caller on time.
+    pub own: Histogram,
     /// The largest timing error, exactly.
     pub longest: Duration,
+    /// Sum of the late wake-ups.
+    pub late_wakeups: Duration,
+    last_late_wakeup: LateWakeup,
     recent: Recent,
+}
+
+/// A time in which the caller waited although a packet was due.
+#[derive(Clone, Copy, Debug, Default)]
+struct LateWakeup {
+    due: Timestamp,
+    woken: Timestamp,
 }
 
 /// Due times of the last departures, oldest first from `next` on.
@@ -40,7 +53,10 @@ impl TimingErrors {
             all: Histogram::new(),
             isolated: Histogram::new(),
             bursts: Histogram::new(),
+            own: Histogram::new(),
             longest: Duration::ZERO,
+            late_wakeups: Duration::ZERO,
+            last_late_wakeup: LateWakeup::default(),
             recent: Recent { dues: [Timestamp::ZERO; BURST_PRECEDING_PACKETS], next: 0, seen: 0 },
         }
     }
@@ -56,7 +72,15 @@ impl TimingErrors {
             self.bursts.record(nanos);
         } else {
             self.isolated.record(nanos);
+            let waited = self.last_late_wakeup.after(due).as_nanos() as u64;
+            self.own.record(nanos.saturating_sub(waited));
         }
+    }
+
+    /// Notes a wait of the caller until `woken` that should have ended at `due`.
+    pub(crate) fn note_late_wakeup(&mut self, due: Timestamp, woken: Timestamp) {
+        self.late_wakeups += woken.since(due);
+        self.last_late_wakeup = LateWakeup { due, woken };
     }
 
     /// Discards the recorded values. A current burst continues.
@@ -64,7 +88,17 @@ impl TimingErrors {
         self.all.clear();
         self.isolated.clear();
         self.bursts.clear();
+        self.own.clear();
         self.longest = Duration::ZERO;
+        self.late_wakeups = Duration::ZERO;
+    }
+}
+
+impl LateWakeup {
+    /// Time of the wait from `due` on.
+    #[inline]
+    fn after(self, due: Timestamp) -> Duration {
+        self.woken.since(due.max(self.due))
     }
 }
 
@@ -108,12 +142,36 @@ mod tests {
     }
 
     #[test]
+    fn own_timing_error_excludes_a_late_wake_up() {
+        let mut errors = TimingErrors::new();
+        let mut own = |due: u64, written: u64| {
+            errors.own.clear();
+            errors.record(at(due), at(written));
+            errors.own.max()
+        };
+        assert_eq!(own(100, 107), 7, "before any late wake-up");
+        errors.note_late_wakeup(at(1_000), at(31_000));
+        let mut own = |due: u64, written: u64| {
+            errors.own.clear();
+            errors.record(at(due), at(written));
+            errors.own.max()
+        };
+        assert_eq!(own(1_000, 31_000), 0, "written when the caller was woken");
+        assert_eq!(own(1_000, 31_020), 20);
+        assert_eq!(own(21_000, 31_040), 40, "due during the wait");
+        assert_eq!(own(31_060, 31_063), 3, "due after it");
+        assert_eq!((errors.late_wakeups, errors.longest), (Duration::from_micros(30), Duration::from_nanos(30_020)));
+    }
+
+    #[test]
     fn timing_error_reset_clears_figures_and_an_early_write_counts_as_zero() {
         let mut errors = TimingErrors::new();
         errors.record(at(5_000), at(4_000));
         assert_eq!((errors.all.max(), errors.all.len()), (0, 1));
         errors.record(at(5_000), at(9_000));
+        errors.note_late_wakeup(at(5_000), at(9_000));
         errors.reset();
-        assert_eq!((errors.all.len(), errors.longest), (0, Duration::ZERO));
+        assert_eq!((errors.all.len(), errors.own.len(), errors.longest), (0, 0, Duration::ZERO));
+        assert_eq!(errors.late_wakeups, Duration::ZERO);
     }
 }

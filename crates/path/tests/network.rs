@@ -295,3 +295,21 @@ fn bursts_are_counted_separately_and_a_reset_keeps_the_counters() {
     assert_eq!((network.timing_errors().all.len(), network.timing_errors().longest), (0, Duration::ZERO));
     assert_eq!(network.counters(Direction::Up).delivered, 20);
 }
+
+#[test]
+fn late_wakeups_change_only_the_own_timing_error() {
+    let mut network = network(1, ClientPath::constant(ms(48)));
+    network.handle_packet(at(0), Direction::Up, &datagram(&plan(1), 0, Direction::Up, 60, 0));
+    let due = network.next_due().unwrap();
+    let woken = due + Duration::from_micros(300);
+    network.handle_late_wakeup(due, woken);
+    let written = woken + Duration::from_micros(2);
+    assert_eq!(network.poll_due(written).unwrap().due, due);
+    network.handle_written(written);
+    let errors = network.timing_errors();
+    let quantum = |ns: u64| ns + ns / 100;
+    assert!((302_000..=quantum(302_000)).contains(&errors.isolated.max()), "{}", errors.isolated.max());
+    assert!((2_000..=quantum(2_000)).contains(&errors.own.max()), "{}", errors.own.max());
+    assert_eq!(errors.late_wakeups, Duration::from_micros(300));
+    assert_eq!(network.counters(Direction::Up).delivered, 1);
+}

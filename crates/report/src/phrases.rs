@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use schema::Quantiles;
-use schema::document::{Check, CheckState, Load, Slo, Tls, Validity, Verdict, Weight};
+use schema::document::{Check, CheckState, Load, Path, Slo, Tls, Validity, Verdict, Weight};
 use stats::materiality::{is_known, values_needed};
 
 use crate::durations;
@@ -39,6 +39,23 @@ pub fn answer(load: &Load) -> String {
         _ => String::new(),
     };
     format!("{} requests/s achieved{offered}; {response_times}; {failures}.", figures::level(load.achieved_rate_per_s))
+}
+
+/// The machine's part of the path's timing error; `None` if it always woke the path's loop on time.
+pub fn late_wakeups(path: &Path) -> Option<String> {
+    if path.late_wakeups_ns == 0 {
+        return None;
+    }
+    let waited = path.run_queue_wait_ns.map(|ns| format!(", and waited {} for a core", figures::duration(ns)));
+    let own = &path.timing_error_own_ns;
+    Some(format!(
+        "the path's loop was woken late for a total of {}{}; without late wake-ups the timing error of isolated packets \
+         is p99 {}, p99.9 {}",
+        figures::duration(path.late_wakeups_ns),
+        waited.unwrap_or_default(),
+        figures::duration(own.p99),
+        figures::duration(own.p99_9)
+    ))
 }
 
 /// Complete responses with a status other than 2xx and 304.
@@ -429,6 +446,19 @@ mod tests {
             "10 requests are too few for this objective: p99 needs 2,000 requests"
         );
         assert_eq!(too_few_requests(&slo, 2_000), None);
+    }
+
+    #[test]
+    fn late_wakeups_are_stated_if_there_were_any() {
+        let mut path = Path { run_queue_wait_ns: Some(3_000_000), ..Path::default() };
+        assert_eq!(late_wakeups(&path), None);
+        path.late_wakeups_ns = 12_000_000;
+        path.timing_error_own_ns = Quantiles { p99: 9_000, p99_9: 40_000, ..Quantiles::default() };
+        let text = late_wakeups(&path).unwrap();
+        assert!(text.contains("woken late for a total of 12.0 ms, and waited 3.00 ms for a core;"), "{text}");
+        assert!(text.ends_with("p99 9.00 us, p99.9 40.0 us"), "{text}");
+        path.run_queue_wait_ns = None;
+        assert!(late_wakeups(&path).unwrap().contains("a total of 12.0 ms; without"));
     }
 
     #[test]

@@ -246,6 +246,9 @@ impl Drive<'_> {
     fn advance(&mut self, now: Timestamp, health: &mut Health) -> bool {
         let stops_requested = self.progress.stops_requested();
         let Some(load) = &mut self.load else {
+            if let Some(path) = self.path.as_mut().filter(|_| !health.measuring()) {
+                path.begin_measured();
+            }
             health.measure(now);
             return stops_requested > 0;
         };
@@ -270,7 +273,7 @@ impl Drive<'_> {
             health.measure(now);
             self.progress.enter(Phase::Measured);
             if let Some(path) = &mut self.path {
-                path.reset_timing_errors();
+                path.begin_measured();
             }
         }
         if let Some(to) = to {
@@ -282,7 +285,7 @@ impl Drive<'_> {
             if !health.ended() {
                 health.end(now);
                 if let Some(path) = &mut self.path {
-                    path.store_measured_timing_errors();
+                    path.end_measured();
                 }
                 self.progress.enter(Phase::Drain);
             }

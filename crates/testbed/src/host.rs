@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use schema::document::Host;
-use sys::accounting::HostFacts;
+use sys::accounting::{CpuTimes, HostFacts};
 use sys::idle::Awake;
 use sys::sched::Cores;
 
@@ -66,6 +66,19 @@ impl CorePlan {
         let core = self.shard_core(shard);
         core.is_some() && (0..shards).filter(|&other| self.shard_core(other) == core).count() == 1
     }
+}
+
+/// Share of all cores' time that the hypervisor took between two readings.
+pub fn steal_share(before: Option<&[(usize, CpuTimes)]>, after: Option<&[(usize, CpuTimes)]>) -> Option<f64> {
+    let (before, after) = (before?, after?);
+    let (mut stolen, mut total) = (0.0, 0.0);
+    for (core, times) in after {
+        let (_, earlier) = before.iter().find(|(other, _)| other == core)?;
+        let spent = times.since(earlier);
+        stolen += spent.steal.as_secs_f64();
+        total += (spent.busy() + spent.idle + spent.iowait).as_secs_f64();
+    }
+    (total > 0.0).then(|| stolen / total)
 }
 
 /// This machine's processors during a run: kept awake during its lifetime, if the plan configures it and the user may.

@@ -27,6 +27,7 @@ use crate::drive::path_io::PathIo;
 use crate::drive::progress::Progress;
 use crate::drive::{Drive, Driven};
 use crate::error::TestbedError;
+use crate::host;
 use crate::recording_folder::RecordingFolder;
 use crate::snapshot::SnapshotWriter;
 use crate::tapping::TapPlan;
@@ -130,6 +131,7 @@ pub fn net_shown(
     tell(&sandboxes.describe(&distances::name(&plan.path)));
 
     let before = sandboxes.topology.device_statistics().ok();
+    let cpu_before = sys::accounting::cpu_times().ok();
     let started = clock.now();
     let progress = Arc::new(Progress::default());
     let mut instruments = Instruments::start(plan, &mut sandboxes, taps, &folder, &progress, started)?;
@@ -151,6 +153,7 @@ pub fn net_shown(
         progress.request_stop(1, Timestamp::ZERO);
         exit
     })?;
+    let cpu_after = sys::accounting::cpu_times().ok();
     let after = sandboxes.topology.device_statistics().ok();
     let phase = progress.measured_end().map_or(Duration::ZERO, |end| end.since(started));
     let capture = instruments.end();
@@ -165,6 +168,7 @@ pub fn net_shown(
         urgency,
         phase,
         devices: [before, after],
+        steal_share: host::steal_share(cpu_before.as_deref(), cpu_after.as_deref()),
         capture,
     };
     let document = ended.document()?;

@@ -1,7 +1,8 @@
 //! `cargo xtask bench path`: accuracy and cost of the path.
 //!
 //! 1. Accuracy, measured outside of the path: 25,000 UDP packets/s of Poisson arrivals up and their echoes down (50,000
-//!    packets/s) over 10,000 clients, with RTTs spread log-normally about 48 ms, and with 48 ms for all.
+//!    packets/s) over 10,000 clients, with RTTs spread log-normally about 48 ms, and with 48 ms for all. With the
+//!    machine's part: late wake-ups, waits for a core, CPU steal.
 //! 2. Bursts: a closed loop of 64 connections at 48 ms, whose packets are due at the same time.
 //! 3. Throughput: wrk to nginx through a path without delay and directly, alternately, with an A/A pair.
 //! 4. Cost: nanoseconds per packet in the path itself, for 1 to 60,000 clients, alternately
@@ -98,11 +99,14 @@ fn through_devices(yamabiko: &Path, site: &Site) -> Result<()> {
 fn accuracy(yamabiko: &Path, site: &Site, label: &str, profile: &Path) -> Result<()> {
     let (udp, document) = send_and_echo(yamabiko, site, profile, CLIENTS)?;
     let path = document.path.context("the document has no path part")?;
+    let ms = |ns: u64| ns as f64 / 1e6;
     println!(
-        "  {label:<14} RTT error {}; timing error: isolated {}, bursts {} ({:.1} % of packets); up, in the capture {}; \
-         send lag {}; {} sent, {} back; path busy {}",
+        "  {label:<14} RTT error {}; timing error: isolated {} (without late wake-ups {}), bursts {} ({:.1} % of \
+         packets); up, in the capture {}; send lag {}; {} sent, {} back; path busy {}; woken late for {:.1} ms, waited \
+         {} for a core, steal {}",
         p50_p99_p99_9(&udp.rtt_error_ns),
         p50_p99_p99_9(&path.timing_error_isolated_ns),
+        p50_p99_p99_9(&path.timing_error_own_ns),
         p50_p99_p99_9(&path.timing_error_burst_ns),
         100.0 * path.timing_error_burst_ns.count as f64 / path.timing_error_ns.count.max(1) as f64,
         p50_p99_p99_9(&udp.up_error_ns),
@@ -110,6 +114,9 @@ fn accuracy(yamabiko: &Path, site: &Site, label: &str, profile: &Path) -> Result
         udp.sent,
         udp.received,
         document.run.host.settings.get("loop_busy").map_or("?", String::as_str),
+        ms(path.late_wakeups_ns),
+        path.run_queue_wait_ns.map_or("?".into(), |ns| format!("{:.1} ms", ms(ns))),
+        document.run.host.steal_share.map_or("?".into(), |share| format!("{:.2} %", 100.0 * share)),
     );
     Ok(())
 }

@@ -6,7 +6,7 @@ use super::Sources;
 use super::load::distributions;
 use crate::figures::{bytes, count, duration_f64, share};
 use crate::page::{Section, Table};
-use crate::phrases::{by_frequency, span, total};
+use crate::phrases::{by_frequency, late_wakeups, span, total};
 use crate::plot::{Bars, Chart, Quantity, Series};
 use crate::server_figures;
 
@@ -22,6 +22,7 @@ pub(super) fn path(path: &Path, sources: &Sources) -> Section {
     } else {
         format!(" RTT measured from {}.", path.measured_rtt_source)
     };
+    let late = late_wakeups(path).map(|text| format!(" Timing error: {text}.")).unwrap_or_default();
     let mut rows = vec![("configured RTT, one per client", &path.configured_rtt_ns)];
     rows.extend(path.measured_rtt_ns.as_ref().map(|q| ("measured RTT", q)));
     rows.extend(path.rtt_error_ns.as_ref().map(|q| ("RTT error", q)));
@@ -31,7 +32,7 @@ pub(super) fn path(path: &Path, sources: &Sources) -> Section {
         path.packet_capture.as_ref().map(|capture| ("timing error, in the packet capture", &capture.timing_error_ns)),
     );
     Section::new("Path")
-        .text(format!("{}, {} clients.{from}", path.profile, count(path.clients)))
+        .text(format!("{}, {} clients.{from}{late}", path.profile, count(path.clients)))
         .figure(rtt(sources))
         .figure(drops(path))
         .table(distributions(&rows))

@@ -5,7 +5,7 @@ use schema::document::{Host, Path, Server};
 use super::load::{counted, distributions};
 use super::page::{Ink, Page};
 use crate::figures::{bytes, count, duration_f64, share};
-use crate::phrases::total;
+use crate::phrases::{late_wakeups, total};
 use crate::server_figures;
 
 pub(super) fn path(page: &mut Page, path: &Path) {
@@ -46,6 +46,9 @@ pub(super) fn path(page: &mut Page, path: &Path) {
         rows.push(("timing error, capture", &capture.timing_error_ns));
     }
     distributions(page, "", &rows);
+    if let Some(text) = late_wakeups(path) {
+        page.entry("", &text);
+    }
 }
 
 pub(super) fn server(page: &mut Page, server: &Server) {

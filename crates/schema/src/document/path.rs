@@ -29,6 +29,16 @@ pub struct Path {
     pub timing_error_isolated_ns: Quantiles,
     /// Timing error of packets in a burst (8 or more due within 50 us).
     pub timing_error_burst_ns: Quantiles,
+    /// Timing error of packets that were not part of a burst, less the time for which the machine woke the path's loop
+    /// late.
+    #[serde(default)]
+    pub timing_error_own_ns: Quantiles,
+    /// Sum of the late wake-ups of the path's loop: waits that ended over 10 us after the next packet was due.
+    #[serde(default)]
+    pub late_wakeups_ns: u64,
+    /// Time for which the path's loop was ready to run and had no core; not stated if the kernel does not measure it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_queue_wait_ns: Option<u64>,
     /// The path as measured by packet capture at both ends (`--watch both`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packet_capture: Option<PathInCapture>,

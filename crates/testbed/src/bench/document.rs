@@ -139,7 +139,7 @@ fn host_part(ended: &Ended<'_>) -> Result<Host, TestbedError> {
     let shards = resources.shard_plan;
     let mut host = host::facts(&resources.cores, shards.of)?;
     host.cpu_probe_ns = ended.main_thread.cpu_probe_ns;
-    host.steal_share = evidence::steal_share(ended.before.cpu.as_deref(), ended.after.cpu.as_deref());
+    host.steal_share = host::steal_share(ended.before.cpu.as_deref(), ended.after.cpu.as_deref());
     let mut set = |name: &str, value: String| host.settings.insert(name.into(), value);
     set("wait", ended.resolved.plan.host.wait.name().into());
     set("idle", resources.wakefulness.words().to_owned());

@@ -3,7 +3,6 @@
 use path::PathSpec;
 use schema::Document;
 use schema::document::Check;
-use sys::accounting::CpuTimes;
 
 use super::collect::Ended;
 use super::document::{Counted, rtt_varies};
@@ -89,17 +88,4 @@ pub(super) fn tap_checks(tapped: &Tapped, ended: &Ended<'_>) -> Vec<Check> {
     }
     checks.extend(validity::tap_little(&tapped.part, tapped.levels.as_ref()));
     checks
-}
-
-/// Share of all cores' time that the hypervisor took between two readings.
-pub(super) fn steal_share(before: Option<&[(usize, CpuTimes)]>, after: Option<&[(usize, CpuTimes)]>) -> Option<f64> {
-    let (before, after) = (before?, after?);
-    let (mut stolen, mut total) = (0.0, 0.0);
-    for (core, times) in after {
-        let (_, earlier) = before.iter().find(|(other, _)| other == core)?;
-        let spent = times.since(earlier);
-        stolen += spent.steal.as_secs_f64();
-        total += (spent.busy() + spent.idle + spent.iowait).as_secs_f64();
-    }
-    (total > 0.0).then(|| stolen / total)
 }

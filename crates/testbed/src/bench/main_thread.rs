@@ -9,7 +9,6 @@ use sys::signal::Interrupts;
 use units::{CpuShare, Timestamp};
 
 use super::Observer;
-use super::evidence::steal_share;
 use super::loops::Loops;
 use super::memory::Memory;
 use super::network::{MachineCounters, Network, device_statistics};
@@ -17,6 +16,7 @@ use crate::cpu_probe::CpuProbe;
 use crate::drive::path_live::PathLive;
 use crate::drive::progress::Phase;
 use crate::error::TestbedError;
+use crate::host::steal_share;
 use crate::path_part::{Refused, mistaken_drops};
 use crate::recorder::Recorder;
 use crate::server::watch::{CoreWatch, Own};

@@ -11,7 +11,7 @@ use super::load_io::LoadIo;
 use super::poller::Poller;
 use super::stalls::next_beat_after;
 use super::{Drive, Health, RECORDER_SLEEP, TOKEN_TIMER};
-use plan::Wait;
+use plan::{Engine, Wait};
 
 /// A closed loop polls for responses this long before it sleeps: a server that must wake its client pays for it, and
 /// would make a client as fast as itself slower.
@@ -105,8 +105,21 @@ impl Drive<'_> {
         }
         if after > until {
             health.stalled_for(after.since(until));
+            // A wait with io_uring that returns completions has also done their work.
+            if ready == 0 || poller.engine() == Engine::Epoll {
+                self.note_late_wakeup(before, after);
+            }
         }
         Ok(ready)
+    }
+
+    /// Tells the path if a packet was due in a wait from `before` to `after`.
+    fn note_late_wakeup(&mut self, before: Timestamp, after: Timestamp) {
+        if let Some(path) = &mut self.path
+            && let Some(due) = path.next_due().filter(|&due| due < after)
+        {
+            path.note_late_wakeup(due.max(before), after);
+        }
     }
 
     /// Waits from `before` until `until` or an event; `is_beat`: nothing is due at `until`, so it may be slightly late.

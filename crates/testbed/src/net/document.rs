@@ -31,6 +31,8 @@ pub(super) struct Ended<'a> {
     pub phase: Duration,
     /// The devices' counters before and after.
     pub devices: [Option<[LinkStats; 2]>; 2],
+    /// Share of all cores' time that the hypervisor took while the program ran.
+    pub steal_share: Option<f64>,
     pub capture: Capture,
 }
 
@@ -71,6 +73,7 @@ impl Ended<'_> {
     fn host(&self) -> Result<Host, TestbedError> {
         let Sandboxes { cores, wakefulness, topology, far, .. } = self.sandboxes;
         let mut host = host::facts(cores, 1)?;
+        host.steal_share = self.steal_share;
         let mut set = |name: &str, value: String| host.settings.insert(name.into(), value);
         set("wait", self.plan.host.wait.name().into());
         set("idle", wakefulness.words().into());

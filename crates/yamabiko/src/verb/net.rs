@@ -58,8 +58,9 @@ fn print_figures(outcome: &NetOutcome) {
     let Some(path) = &outcome.document.path else { return };
     if std::io::stderr().is_terminal() {
         let drops: u64 = path.drops.values().sum();
+        let late = report::phrases::late_wakeups(path).map(|text| format!("; {text}")).unwrap_or_default();
         print_message(format_args!(
-            "path: {} packets, {drops} dropped, timing error p99 {}",
+            "path: {} packets, {drops} dropped, timing error p99 {}{late}",
             path.packets,
             format_duration(std::time::Duration::from_nanos(path.timing_error_ns.p99)),
         ));

@@ -40,6 +40,11 @@ fn ping_measures_the_configured_loss() {
     // Each lost ping was dropped once, by the configured cause.
     let path = &json_of(&report)["path"];
     assert_eq!(path["drops"], serde_json::json!({ "loss": sent - received }), "{path}");
+    let [isolated, own] = ["timing_error_isolated_ns", "timing_error_own_ns"].map(|key| &path[key]);
+    assert_eq!(own["count"], isolated["count"], "{path}");
+    assert!(own["p99"].as_u64() <= isolated["p99"].as_u64() && own["max"].as_u64() <= isolated["max"].as_u64());
+    // The machine's part, which every kernel with CONFIG_SCHED_INFO measures.
+    assert!(path["late_wakeups_ns"].is_u64() && path["run_queue_wait_ns"].is_u64(), "{path}");
     assert_eq!(path["up"]["packets"], 400);
 }
 

@@ -39,7 +39,11 @@ const OPTIONAL_FIELDS: [(&str, &str); 10] = [
          unsolicited malformed_responses generator_delay",
     ),
     ("load.by_distance.*", "failed"),
-    ("path", "rtt_error_ns measured_rtt_source timing_error_isolated_ns timing_error_burst_ns packet_capture up down"),
+    (
+        "path",
+        "rtt_error_ns measured_rtt_source timing_error_isolated_ns timing_error_burst_ns timing_error_own_ns \
+         late_wakeups_ns run_queue_wait_ns packet_capture up down",
+    ),
     (
         "watch",
         "source capture_point bytes tcp_packets malformed_packets later_fragments missing_bytes requests responses \
