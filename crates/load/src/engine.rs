@@ -309,6 +309,11 @@ impl Load {
         &self.targets
     }
 
+    /// Whether requests wait because all connections are busy, as many as may be open.
+    pub fn waits_for_connection(&self) -> bool {
+        self.capped && self.all_busy
+    }
+
     /// Whether the load is a closed loop, in which a request is scheduled when the one before has ended.
     pub fn is_closed(&self) -> bool {
         !matches!(self.arrivals, Loop::Open(_))
@@ -369,6 +374,11 @@ impl Load {
         {
             self.faults.note(fault);
         }
+    }
+
+    /// Number of records that [`Self::take_records`] would move.
+    pub fn finished_records(&self) -> usize {
+        self.records.len()
     }
 
     /// Moves the requests that have ended since the last call to the end of `into`, in the order in which they ended.

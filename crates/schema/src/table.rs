@@ -201,7 +201,7 @@ impl Values {
     }
 
     /// Appends the value of the next row.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn push(&mut self, value: Value<'_>) {
         self.present.push(i16::from(!matches!(value, Value::Null)));
         match value {
@@ -213,6 +213,7 @@ impl Values {
         }
     }
 
+    #[inline(never)]
     fn push_text(&mut self, text: &str) {
         let last = self.texts.last().copied().filter(|&(begin, end)| self.text[begin..end] == *text);
         let place = last.unwrap_or_else(|| {

@@ -21,8 +21,8 @@ pub struct FinishedTable {
 }
 
 /// Joins the parts of table `R` under `dir` into `dir/<table>.parquet` and then removes the parts. Rows are encoded
-/// again into row groups of the size that analysis programs expect; row groups that have that size are copied. Memory
-/// is bounded by one such group. A table without parts becomes an empty file. With `keeps`, only rows for which it is
+/// again into row groups of the size that analysis programs expect; row groups of about that size are copied. Memory is
+/// bounded by one such group. A table without parts becomes an empty file. With `keeps`, only rows for which it is
 /// true are written.
 ///
 /// # Errors
@@ -84,14 +84,12 @@ fn write_joined<R: Record>(
     for (at, part) in parts.iter().enumerate() {
         let input = Input::open(part)?;
         for group in 0..input.groups() {
-            // A group of the expected size, or the last group, is copied without re-encoding.
-            let is_last = at + 1 == parts.len() && group + 1 == input.groups();
-            let whole = keeps.is_none();
-            if whole
-                && pending.is_empty()
-                && (is_last || input.rows_of(group)? >= R::ROWS_A_PART)
-                && encoder.wrote(&input)
-            {
+            // A group that is large enough, or the last group, is copied without re-encoding.
+            let is_last = pending.is_empty() && at + 1 == parts.len() && group + 1 == input.groups();
+            let is_large = input.rows_of(group)? >= R::ROWS_A_PART / COPIED_SHARE;
+            if keeps.is_none() && (is_last || is_large) && encoder.wrote(&input) {
+                rows += append(encoder, &mut output, unfinished, &pending)?;
+                pending.clear();
                 rows += input.copy_group(group, &mut output, unfinished)?;
                 continue;
             }
@@ -114,6 +112,10 @@ fn write_joined<R: Record>(
     rows += append(encoder, &mut output, unfinished, &pending)?;
     publish::<R>(output, unfinished, path, rows)
 }
+
+/// A row group with this fraction of the expected rows is copied: reading a table of such groups takes analysis programs
+/// hardly longer, and encoding its rows again would cost a run of many requests as much as all else that stores them.
+const COPIED_SHARE: usize = 4;
 
 /// Ends a file, syncs it and renames it to its final name.
 fn publish<R: Record>(output: Output, unfinished: &Path, path: &Path, rows: u64) -> Result<FinishedTable> {

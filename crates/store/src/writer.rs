@@ -80,6 +80,20 @@ impl<R: Record> TableWriter<R> {
         Ok(())
     }
 
+    /// Adds rows and closes the part: as [`push`](Self::push) and [`close_part`](Self::close_part), but rows that are a
+    /// part of their own are not copied.
+    ///
+    /// # Errors
+    /// As for [`push`](Self::push).
+    pub fn push_part(&mut self, rows: &[R]) -> Result<()> {
+        if !self.pending.is_empty() || rows.len() > R::ROWS_A_PART {
+            self.push(rows)?;
+            return self.close_part();
+        }
+        self.check_not_failed()?;
+        self.close_part_of(rows)
+    }
+
     /// Adds rows by moving them: `rows` is empty afterwards and keeps its memory.
     ///
     /// # Errors
@@ -105,13 +119,22 @@ impl<R: Record> TableWriter<R> {
     /// The first error of this writer: [`StoreError::DiskFull`] or another failure of the file system.
     pub fn close_part(&mut self) -> Result<()> {
         self.check_not_failed()?;
-        if self.pending.is_empty() {
+        let mut rows = std::mem::take(&mut self.pending);
+        let outcome = self.close_part_of(&rows);
+        if outcome.is_ok() {
+            rows.clear();
+            self.pending = rows;
+        }
+        outcome
+    }
+
+    fn close_part_of(&mut self, rows: &[R]) -> Result<()> {
+        if rows.is_empty() {
             return Ok(());
         }
-        let outcome = self.write_part();
+        let outcome = self.write_part(rows);
         if let Err(error) = &outcome {
             self.failed = Some(error.clone());
-            self.pending = Vec::new();
         }
         outcome
     }
@@ -154,14 +177,14 @@ impl<R: Record> TableWriter<R> {
         self.failed.clone().map_or(Ok(()), Err)
     }
 
-    fn write_part(&mut self) -> Result<()> {
+    fn write_part(&mut self, rows: &[R]) -> Result<()> {
         let folder = self.dir.join(R::TABLE);
         if self.parts == 0 {
             fs::create_dir_all(&folder).map_err(|source| StoreError::io("mkdir", &folder, source))?;
         }
         let path = part_path(&folder, self.parts + 1);
         let unfinished = files::unfinished(&path);
-        let written = self.encode_part(&unfinished).and_then(|()| {
+        let written = self.encode_part(&unfinished, rows).and_then(|()| {
             // The part is not synced: a kill loses no written data, and a sync every second would cost the run more
             // than a power cut does.
             fs::rename(&unfinished, &path).map_err(|source| StoreError::io("rename", &unfinished, source))
@@ -171,14 +194,13 @@ impl<R: Record> TableWriter<R> {
             return written;
         }
         self.parts += 1;
-        self.rows += self.pending.len() as u64;
-        self.pending.clear();
+        self.rows += rows.len() as u64;
         Ok(())
     }
 
-    fn encode_part(&mut self, unfinished: &Path) -> Result<()> {
+    fn encode_part(&mut self, unfinished: &Path, rows: &[R]) -> Result<()> {
         let mut output = self.encoder.begin(unfinished)?;
-        self.encoder.append(&mut output, unfinished, &self.pending)?;
+        self.encoder.append(&mut output, unfinished, rows)?;
         Encoder::<R>::end(output, unfinished).map(drop)
     }
 }

@@ -45,6 +45,11 @@ impl Event {
         self.has(libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR)
     }
 
+    /// The peer has sent its end of stream, or the connection is broken: a read finds it after the received bytes.
+    pub fn hangs_up(&self) -> bool {
+        self.has(libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR)
+    }
+
     /// A write will not block, or a connect ended (with success or failure), or an error is pending.
     pub fn writable(&self) -> bool {
         self.has(libc::EPOLLOUT | libc::EPOLLHUP | libc::EPOLLERR)

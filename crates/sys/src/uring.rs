@@ -97,6 +97,8 @@ impl Ring {
         let ring = IoUring::builder()
             .setup_single_issuer()
             .setup_defer_taskrun()
+            // Tells without a system call whether one would find completions.
+            .setup_taskrun_flag()
             .setup_submit_all()
             .setup_clamp()
             // Each receive of a multishot operation is a completion: more arrive than operations were queued.
@@ -236,11 +238,15 @@ impl Ring {
     /// The errors of io_uring_enter(2) but EINTR and EBUSY.
     pub fn submit(&mut self) -> io::Result<()> {
         self.push_later();
-        match self.ring.submit() {
-            Ok(_) => Ok(()),
-            Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EBUSY)) => Ok(()),
-            Err(error) => Err(error),
-        }
+        // Without deferred work, which would delay the caller's next reading of the clock.
+        ignore_expected(self.enter(0))
+    }
+
+    /// Submits the queued operations, without waiting; `flags` are those of io_uring_enter(2).
+    fn enter(&mut self, flags: u32) -> io::Result<usize> {
+        let queued = self.ring.submission().len() as u32;
+        // SAFETY: no argument is passed.
+        unsafe { self.ring.submitter().enter::<libc::sigset_t>(queued, 0, flags, None) }
     }
 
     /// Submits the queued operations, and waits for a completion, at most `timeout` (`None`: unlimited; zero: not at
@@ -253,11 +259,20 @@ impl Ring {
         // One call processes a limited amount of deferred work, oldest first: with many completions new ones would wait
         // for many turns.
         let (mut seen, mut outcome) = (0, Ok(0));
-        while outcome.is_ok() && (seen + WORK_PER_CALL..COMPLETIONS_PER_WAIT).contains(&self.ring.completion().len()) {
+        while outcome.is_ok()
+            && self.has_deferred_work()
+            && (seen + WORK_PER_CALL..COMPLETIONS_PER_WAIT).contains(&self.ring.completion().len())
+        {
             seen = self.ring.completion().len();
-            outcome = self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&Timespec::new()));
+            outcome = self.enter(GET_EVENTS);
         }
         ignore_expected(outcome)
+    }
+
+    /// Whether the kernel has operations that it can continue or completions that it can report.
+    fn has_deferred_work(&mut self) -> bool {
+        let queue = self.ring.submission();
+        queue.taskrun() || queue.cq_overflow()
     }
 
     /// As [`Ring::wait`], with one system call: true if it returned the maximum per call, so that more may have
@@ -271,9 +286,13 @@ impl Ring {
         self.buffers.publish();
         self.push_later();
         let outcome = match timeout_left {
+            // A wait of length zero would set a timer and let the scheduler run.
+            Some(Duration::ZERO) if self.has_deferred_work() || !self.ring.submission().is_empty() => {
+                self.enter(GET_EVENTS)
+            }
+            Some(Duration::ZERO) => Ok(0),
             Some(timeout_left) => {
                 let timeout = Timespec::from(timeout_left);
-                // Deferred work runs only in a call that waits, even with a zero timeout.
                 self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&timeout))
             }
             None => self.ring.submit_and_wait(1),
@@ -410,6 +429,9 @@ impl std::fmt::Debug for Ring {
 const WORK_PER_CALL: usize = 20;
 /// Maximum number of completions collected by one wait.
 pub const COMPLETIONS_PER_WAIT: usize = 1024;
+
+/// IORING_ENTER_GETEVENTS: the kernel continues deferred work and reports completions.
+const GET_EVENTS: u32 = 1;
 
 /// Marks the tokens of accepts: their results are descriptors.
 const ACCEPT: u64 = 1 << 63;

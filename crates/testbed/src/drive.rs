@@ -13,6 +13,7 @@
 
 pub mod endpoints;
 mod h2;
+mod health;
 pub mod load_io;
 pub mod packet_queue;
 pub mod path_io;
@@ -33,6 +34,7 @@ use sys::clock::Clock;
 use sys::sched::{Precedence, Urgency};
 use units::Timestamp;
 
+use self::health::Health;
 use self::load_io::LoadIo;
 use self::path_io::PathIo;
 use self::poller::{Poller, Ready};
@@ -48,10 +50,21 @@ const TOKEN_STOP: u64 = TOKEN_OWN + 1;
 const TOKEN_CLIENT_TUN: u64 = TOKEN_OWN + 2;
 const TOKEN_SERVER_TUN: u64 = TOKEN_OWN + 3;
 
-/// A loop that shares its core with the recorder sleeps at least this long in each [`RECORDER_SLEEP_INTERVAL`]. A loop
-/// that spins between arrivals would otherwise keep the core until the kernel preempts it for several milliseconds.
-const RECORDER_SLEEP: Duration = Duration::from_micros(50);
-const RECORDER_SLEEP_INTERVAL: Duration = Duration::from_millis(1);
+/// A loop that shares its core with the recorder leaves it the core in sleeps, as long as the recorder's work for the
+/// loop's records needs them. Without them the kernel would preempt the loop, for several milliseconds. They are short:
+/// a server that is as fast as the loop idles in them.
+const RECORDER_SLEEP_MIN: Duration = Duration::from_micros(50);
+const RECORDER_SLEEP_MAX: Duration = Duration::from_micros(80);
+/// Shortest time between two sleeps.
+const RECORDER_SLEEP_INTERVAL: Duration = Duration::from_micros(250);
+/// An open loop that is idle and polls sleeps this often in any case, so that it never counts as one that fills its core.
+const IDLE_SLEEP_INTERVAL: Duration = Duration::from_micros(400);
+/// A closed loop sleeps this often: it is not real-time, so that the kernel gives the recorder what it needs beyond that.
+const CLOSED_LOOP_SLEEP_INTERVAL: Duration = Duration::from_millis(1);
+
+/// While all connections are busy, arrivals within this time join the backlog together: a turn of the loop for each would
+/// take a noticeable part of a saturated core.
+const ARRIVALS_TOGETHER: Duration = Duration::from_micros(20);
 
 /// Longest interval between two transfers of finished records.
 const FLUSH_INTERVAL: Duration = Duration::from_millis(100);
@@ -138,7 +151,7 @@ impl Drive<'_> {
             }
             if let Some(io) = &mut self.load {
                 io.process_due(&mut poller, &self.clock);
-                if now >= flush_at {
+                if now >= flush_at || io.has_full_batch() {
                     io.flush(self.clock.now());
                     self.progress.store(io.live());
                     self.progress.store_mix(io.mix());
@@ -154,8 +167,8 @@ impl Drive<'_> {
                 break;
             }
 
-            self.sleep_for_recorder(&mut health);
             let next = self.next_wake(flush_at);
+            self.sleep_for_recorder(next, &mut health);
             let ready = self.wait_until(next, &mut poller, &mut alarm, &mut health)?;
             self.read_path()?;
             for index in 0..ready {
@@ -309,7 +322,12 @@ impl Drive<'_> {
                 // The loop itself postponed this work, so the delay is not a stall.
                 return self.clock.now();
             }
-            next = next.min(load.next_wake().unwrap_or(Timestamp::MAX)).min(flush_at);
+            let mut wake = load.next_wake().unwrap_or(Timestamp::MAX);
+            if load.waits_for_connection() {
+                // Until a response frees a connection, an arrival can only join those that wait.
+                wake = wake.max(self.clock.now() + ARRIVALS_TOGETHER);
+            }
+            next = next.min(wake).min(flush_at);
             if let (_, Some(to)) = load.measured() {
                 next = next.min(if self.clock.now() < to { to } else { to + self.drain });
             }
@@ -333,16 +351,31 @@ impl Drive<'_> {
         }
     }
 
-    /// Lets the recorder run, if the loop has not slept for long. With a path this would delay packets: there the
-    /// kernel decides.
-    fn sleep_for_recorder(&self, health: &mut Health) {
-        if !self.shares_core || self.path.is_some() {
+    /// Lets the recorder run, if the loop has not slept for long and owes it time, or has nothing to do before `next`.
+    /// With a path this would delay packets: there the kernel decides.
+    fn sleep_for_recorder(&mut self, next: Timestamp, health: &mut Health) {
+        let Some(load) = self.load.as_mut().filter(|_| self.shares_core && self.path.is_none()) else { return };
+        let now = self.clock.now();
+        let awake_for = now.since(health.slept_at);
+        if awake_for < RECORDER_SLEEP_INTERVAL {
             return;
         }
-        let now = self.clock.now();
-        if now.since(health.slept_at) >= RECORDER_SLEEP_INTERVAL {
-            std::thread::sleep(RECORDER_SLEEP);
+        let owed = if load.is_closed() { Duration::ZERO } else { load.owed_to_recorder() };
+        let interval = if load.is_closed() {
+            CLOSED_LOOP_SLEEP_INTERVAL
+        } else if owed >= RECORDER_SLEEP_MAX {
+            RECORDER_SLEEP_INTERVAL
+        } else if next > now {
+            IDLE_SLEEP_INTERVAL
+        } else {
+            return;
+        };
+        if awake_for >= interval {
+            let sleep = owed.clamp(RECORDER_SLEEP_MIN, RECORDER_SLEEP_MAX);
+            std::thread::sleep(sleep);
             health.slept_at = self.clock.now();
+            load.left_core_for(health.slept_at.since(now));
+            load.woke(now + sleep, health.slept_at);
         }
     }
 
@@ -355,126 +388,4 @@ impl Drive<'_> {
 /// Whether a token belongs to a descriptor of the loop.
 fn is_own(token: u64) -> bool {
     token >= TOKEN_OWN
-}
-
-/// Measures [`LoopHealth`] over the measured phase.
-#[derive(Default)]
-struct Health {
-    longest_stall: Duration,
-    idle: Duration,
-    /// End of the last wait, which is the start of the current iteration.
-    turn_began: Option<Timestamp>,
-    /// End of the loop's last sleep.
-    slept_at: Timestamp,
-    from: Option<(Timestamp, Duration)>,
-    to: Option<(Timestamp, Duration)>,
-    stopped: bool,
-}
-
-impl Health {
-    fn measuring(&self) -> bool {
-        self.from.is_some()
-    }
-
-    fn ended(&self) -> bool {
-        self.to.is_some()
-    }
-
-    fn measure(&mut self, now: Timestamp) {
-        if self.from.is_none() {
-            self.from = Some((now, sys::clock::thread_cpu_time()));
-        }
-    }
-
-    fn end(&mut self, now: Timestamp) {
-        self.to = Some((now, sys::clock::thread_cpu_time()));
-    }
-
-    fn stalled_for(&mut self, time: Duration) {
-        if self.measuring() && !self.ended() {
-            self.longest_stall = self.longest_stall.max(time);
-        }
-    }
-
-    /// Ends an iteration at `now`: work that became due during the iteration waited for its end.
-    fn turned(&mut self, now: Timestamp) {
-        if let Some(began) = self.turn_began.replace(now) {
-            self.stalled_for(now.since(began));
-        }
-    }
-
-    fn waited(&mut self, from: Timestamp, to: Timestamp) {
-        self.turn_began = Some(to);
-        if self.measuring() && !self.ended() {
-            self.idle += to.since(from);
-        }
-    }
-
-    /// The health so far.
-    fn so_far(&self, now: Timestamp) -> LoopHealth {
-        let to = self.to.map_or(now, |(at, _)| at);
-        let wall = self.from.map_or(Duration::ZERO, |(from, _)| to.since(from));
-        LoopHealth { longest_stall: self.longest_stall, idle: self.idle, wall, cpu: Duration::ZERO }
-    }
-
-    fn finish(mut self, now: Timestamp) -> LoopHealth {
-        if self.to.is_none() {
-            self.end(now);
-        }
-        let to = self.to.unwrap_or_default();
-        // A phase that never began, because the run was stopped in its warm-up, has no length.
-        let from = self.from.unwrap_or(to);
-        LoopHealth {
-            longest_stall: self.longest_stall,
-            idle: self.idle,
-            wall: to.0.since(from.0),
-            cpu: to.1.saturating_sub(from.1),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn at(ms: u64) -> Timestamp {
-        Timestamp::ZERO + Duration::from_millis(ms)
-    }
-
-    #[test]
-    fn a_measured_phase_that_never_began_has_no_length() {
-        let mut health = Health::default();
-        health.waited(at(0), at(900));
-        let health = health.finish(at(1000));
-        assert_eq!((health.wall, health.busy_share()), (Duration::ZERO, 0.0));
-    }
-
-    #[test]
-    fn a_long_iteration_and_a_late_wake_up_are_stalls() {
-        let mut health = Health::default();
-        health.measure(at(0));
-        health.turned(at(1));
-        health.waited(at(1), at(5));
-        // After a long iteration nothing is overdue, although nothing was served for 300 ms.
-        health.turned(at(305));
-        assert_eq!(health.longest_stall, Duration::from_millis(300));
-        health.waited(at(305), at(1000));
-        assert_eq!(health.longest_stall, Duration::from_millis(300), "waiting is not a stall");
-        health.stalled_for(Duration::from_millis(400));
-        assert_eq!(health.finish(at(1000)).longest_stall, Duration::from_millis(400));
-    }
-
-    #[test]
-    fn loop_health_excludes_time_outside_the_measured_phase() {
-        let mut health = Health::default();
-        health.turned(at(1));
-        health.turned(at(90));
-        health.measure(at(100));
-        health.turned(at(101));
-        health.end(at(110));
-        health.turned(at(500));
-        let health = health.finish(at(500));
-        assert_eq!(health.longest_stall, Duration::from_millis(11));
-        assert_eq!(health.wall, Duration::from_millis(10));
-    }
 }

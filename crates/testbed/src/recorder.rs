@@ -292,6 +292,7 @@ fn record(
             Ok((shard, mut batch)) => {
                 space.remove(batch.size());
                 counts.record_batch(shard, &mut batch);
+                space.note_waiting_rows(write_queue.map_or(0.0, WriteQueue::fill));
                 batch.clear();
                 // If the return queue is full, the batch is freed instead of reused.
                 let _ = free_batches[shard].try_send(batch);
@@ -359,6 +360,7 @@ impl<'a> Counts<'a> {
             }
         }
         self.late.count(batch, end, &mut self.counting);
+        self.counting.delays.add_late_wakeups(shard, &batch.late_wakeups);
         self.counting.delays.add(shard, &batch.stalls, batch.complete_until, &batch.requests);
         self.levels.add(shard, &batch.samples);
         if batch.last {

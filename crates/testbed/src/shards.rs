@@ -158,6 +158,7 @@ fn merged_health(shards: &[ShardEnd]) -> LoopHealth {
         idle: wall.mul_f64(1.0 - busy),
         wall,
         cpu: shards.iter().map(|shard| shard.health.cpu).sum(),
+        run_queue_wait: shards.iter().map(|shard| shard.health.run_queue_wait).sum(),
     }
 }
 

@@ -70,6 +70,8 @@ pub struct LoopHealth {
     pub wall: Duration,
     /// CPU time of the loop's thread.
     pub cpu: Duration,
+    /// Time for which the thread was ready to run and had no core; `None` if the kernel does not measure it.
+    pub run_queue_wait: Option<Duration>,
 }
 
 impl LoopHealth {

@@ -128,6 +128,7 @@ impl Case {
             },
             plan: Plan::from_toml(plan, "test").unwrap(),
             health: LoopHealth {
+                run_queue_wait: None,
                 longest_stall: Duration::from_millis(20),
                 idle: Duration::from_secs(5),
                 wall: Duration::from_secs(100),

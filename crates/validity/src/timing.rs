@@ -96,6 +96,10 @@ pub fn generator_delay(bounds: &DelayBounds) -> GeneratorDelay {
         stalls: bounds.stalls,
         stall_max_ns: units::time::saturating_nanos(bounds.longest),
         stalled_ns: units::time::saturating_nanos(bounds.stalled),
+        send_lag_own_ns: bounds.own_send_lag,
+        late_wakeups_ns: units::time::saturating_nanos(bounds.late_wakeups),
+        // The caller adds what the kernel measured.
+        run_queue_wait_ns: None,
     }
 }
 

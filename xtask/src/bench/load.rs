@@ -64,7 +64,12 @@ fn connection_per_request(client: &Client) -> Result<()> {
     }
     show("wrk, closed loop", &wrk);
     show("yamabiko, closed loop", &ours);
-    println!("  yamabiko / wrk {:.2}; wrk / wrk again {:.2}", times(&ours, &wrk), times(&wrk, &again));
+    println!(
+        "  yamabiko / wrk {:.2}, CPU a request {:.2}; wrk / wrk again {:.2}",
+        times(&ours, &wrk),
+        ratio(&cpu(&ours), &cpu(&wrk)),
+        times(&wrk, &again)
+    );
     open_loop(client, &wrk, &["--close"])
 }
 
@@ -93,9 +98,18 @@ fn open_loop(client: &Client, wrk: &[Figures], options: &[&str]) -> Result<()> {
     };
     println!("  open loop: highest achieved rate / wrk {:.2}", rate / base);
     println!("  at 80 % of it, each round:");
+    let mut rounds = Vec::new();
     for _ in 0..ROUNDS {
-        println!("    {:>9.0}/s  {}", rate * 0.8, at(rate * 0.8)?);
+        let figures = at(rate * 0.8)?;
+        println!("    {:>9.0}/s  {figures}", rate * 0.8);
+        rounds.push(figures);
     }
+    let of = |value: fn(&Figures) -> f64| median(&rounds.iter().map(value).collect::<Vec<_>>()) / 1e3;
+    println!(
+        "  send lag p99, median of the rounds: {:.1} us; without the host's part {:.1} us",
+        of(|figures| figures.lag_ns.1 as f64),
+        of(|figures| figures.host.map_or(0.0, |host| host.own_lag_p99_ns as f64))
+    );
     Ok(())
 }
 
@@ -130,8 +144,9 @@ fn compare_with_h2load(client: &Client) -> Result<()> {
         show("h2load, closed loop", &h2load);
         show("yamabiko, closed loop", &ours);
         println!(
-            "  yamabiko / h2load {:.2}; h2load / h2load again {:.2}",
+            "  yamabiko / h2load {:.2}, CPU a request {:.2}; h2load / h2load again {:.2}",
             times(&ours, &h2load),
+            ratio(&cpu(&ours), &cpu(&h2load)),
             times(&h2load, &again)
         );
         if let Some(failed) = ours.iter().map(|figures| figures.failed).find(|&failed| failed > 0) {
@@ -163,6 +178,10 @@ fn show(label: &str, figures: &[Figures]) {
 
 fn rates(figures: &[Figures]) -> Vec<f64> {
     figures.iter().map(|figures| figures.rate).collect()
+}
+
+fn cpu(figures: &[Figures]) -> Vec<f64> {
+    figures.iter().map(Figures::cpu_us_per_request).collect()
 }
 
 fn times(of: &[Figures], to: &[Figures]) -> f64 {

@@ -83,6 +83,8 @@ struct Counted {
     by_stalls: Replaced,
     stalls: u64,
     longest: Duration,
+    /// Send lags less the machine's part of them, of requests that did not wait for a connection.
+    own_send_lag: Histogram,
     /// Number of completed requests, and the shortest of their service times.
     shortest: (u64, Duration),
 }
@@ -96,9 +98,20 @@ struct ShardDelays {
     reported_until: Timestamp,
     /// Total length of its own stalls in the measured phase.
     stalled: Duration,
+    late_wakeups: LateWakeups,
     /// Stalls that are not in the log yet, since earlier ones may still be reported.
     stalls: VecDeque<Stall>,
     requests: VecDeque<Brief>,
+}
+
+/// Times by which the machine woke or resumed a waiting loop late: the machine's part of the send lag.
+///
+/// Bias: a loop that is preempted while it works cannot tell; this counts as the generator's own lag.
+#[derive(Debug, Default)]
+struct LateWakeups {
+    log: StallLog,
+    /// Total length in the measured phase.
+    total: Duration,
 }
 
 /// The properties of a record that the bound needs.
@@ -125,6 +138,10 @@ pub struct DelayBounds {
     pub longest: Duration,
     /// Total length of stalls in the shard that stalled the most.
     pub stalled: Duration,
+    /// The send lag less the machine's part of it, of requests that did not wait for a connection.
+    pub own_send_lag: Quantiles,
+    /// Time by which the machine woke or resumed waiting loops late, in the measured phase, of all shards.
+    pub late_wakeups: Duration,
 }
 
 impl Delays {
@@ -138,11 +155,27 @@ impl Delays {
         self.measured.1 = Some(end);
     }
 
-    /// Adds the stalls of a shard since the last call, up to `reported_until`, and the requests that ended in it.
-    pub fn add(&mut self, shard: usize, stalls: &[Stall], reported_until: Timestamp, requests: &[RequestRecord]) {
+    /// Adds the times by which the machine woke or resumed the loop of a shard late, before the requests that started
+    /// after them: [`Self::add`].
+    pub fn add_late_wakeups(&mut self, shard: usize, late: &[Stall]) {
+        self.ensure(shard);
+        let (start, end) = self.measured;
+        let own = &mut self.shards[shard].late_wakeups;
+        for &late in late {
+            own.log.push(late);
+            own.total += end.map_or(late.to, |end| late.to.min(end)).since(late.from.max(start));
+        }
+    }
+
+    fn ensure(&mut self, shard: usize) {
         if self.shards.len() <= shard {
             self.shards.resize_with(shard + 1, ShardDelays::default);
         }
+    }
+
+    /// Adds the stalls of a shard since the last call, up to `reported_until`, and the requests that ended in it.
+    pub fn add(&mut self, shard: usize, stalls: &[Stall], reported_until: Timestamp, requests: &[RequestRecord]) {
+        self.ensure(shard);
         stalls.iter().for_each(|stall| self.count_stall(shard, *stall));
         let own = &mut self.shards[shard];
         own.reported_until = own.reported_until.max(reported_until);
@@ -160,6 +193,11 @@ impl Delays {
         let until = if shard == 0 { Timestamp::MAX } else { path_until };
         let own = &mut self.shards[shard];
         for record in requests.iter().filter(|record| record.scheduled_at >= self.measured.0) {
+            if let Some(started_at) = record.started_at.filter(|_| !record.queued) {
+                let late = own.late_wakeups.log.between(record.scheduled_at, started_at);
+                let lag = started_at.since(record.scheduled_at).saturating_sub(late);
+                self.counted.own_send_lag.record(lag.as_nanos() as u64);
+            }
             let brief = Brief::of(record);
             if brief.done <= until && own.requests.is_empty() {
                 own.count(&brief, self.open_loop, &mut self.counted);
@@ -182,11 +220,13 @@ impl Delays {
         counted.by_stalls.merge(&from.by_stalls);
         counted.stalls += from.stalls;
         counted.longest = counted.longest.max(from.longest);
+        counted.own_send_lag.merge(&from.own_send_lag);
         for (number, shard) in other.shards.iter().enumerate() {
             if self.shards.len() <= number {
                 self.shards.push(ShardDelays::default());
             }
             self.shards[number].stalled += shard.stalled;
+            self.shards[number].late_wakeups.total += shard.late_wakeups.total;
         }
     }
 
@@ -198,6 +238,8 @@ impl Delays {
             stalls: self.counted.stalls,
             longest: self.counted.longest,
             stalled: self.shards.iter().map(|shard| shard.stalled).max().unwrap_or_default(),
+            own_send_lag: self.counted.own_send_lag.quantiles(),
+            late_wakeups: self.shards.iter().map(|shard| shard.late_wakeups.total).sum(),
         }
     }
 

@@ -96,6 +96,7 @@ pub fn load() -> Load {
             stalls: 3,
             stall_max_ns: 4_700_000,
             stalled_ns: 9_100_000,
+            ..GeneratorDelay::default()
         }),
         status: counts(&[("200", 6_585), ("404", 3)]),
         response_time_ns: scaled(1.0),

@@ -19,6 +19,18 @@ pub struct GeneratorDelay {
     pub stall_max_ns: u64,
     /// Length of all, in the loop that stalled the most.
     pub stalled_ns: u64,
+    /// The send lag, of requests that did not wait for a connection, less the machine's part of it: the time by which the
+    /// machine woke or resumed the request's loop late.
+    #[serde(default)]
+    pub send_lag_own_ns: Quantiles,
+    /// Time by which the machine woke or resumed a waiting loop late, beyond 10 us each time: of all loops, in the
+    /// measured phase.
+    #[serde(default)]
+    pub late_wakeups_ns: u64,
+    /// Time for which the loops were ready to run and had no core, in the measured phase; absent if the kernel does not
+    /// measure it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_queue_wait_ns: Option<u64>,
 }
 
 /// Results of the load generator in the measured phase: requests whose scheduled time lies in it.

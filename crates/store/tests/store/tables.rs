@@ -147,6 +147,37 @@ fn a_full_part_is_closed_automatically() {
     assert_eq!(read_requests(run.path()).unwrap().filter(|row| row.as_ref().unwrap() == &request(1)).count(), 200_000);
 }
 
+#[test]
+fn a_part_of_its_own_is_written_without_being_collected() {
+    let (_dir, _book, run) = fresh_run();
+    let mut writer = run.requests();
+    writer.push_part(&requests(0..10)).unwrap();
+    assert_eq!(writer.rows(), 10);
+    writer.push_part(&[]).unwrap();
+    writer.push(&requests(10..12)).unwrap();
+    // Rows that are collected already come first, and a part stays within its size.
+    writer.push_part(&requests(12..131_090)).unwrap();
+    assert_eq!((writer.rows(), fs::read_dir(run.path().join("requests")).unwrap().count()), (131_090, 3));
+    assert_eq!(writer.finish().unwrap().rows, 131_090);
+    assert_eq!(rows(run.path()), requests(0..131_090));
+}
+
+#[test]
+fn large_row_groups_are_taken_over_and_small_ones_joined() {
+    let (_dir, _book, run) = fresh_run();
+    let mut writer = run.requests();
+    let mut from = 0;
+    for part in [100, 200, 40_000, 10, 32_767, 32_768, 7, 8] {
+        writer.push_part(&requests(from..from + part)).unwrap();
+        from += part;
+    }
+    let table = writer.finish().unwrap();
+    let reader = SerializedFileReader::new(fs::File::open(table.path).unwrap()).unwrap();
+    let groups: Vec<i64> = reader.metadata().row_groups().iter().map(|group| group.num_rows()).collect();
+    assert_eq!(groups, [300, 40_000, 32_777, 32_768, 15]);
+    assert_eq!(rows(run.path()), requests(0..from));
+}
+
 fn timestamp() -> impl Strategy<Value = Timestamp> {
     (0..i64::MAX as u64).prop_map(Timestamp::from_nanos)
 }

@@ -105,7 +105,9 @@ fn count(mut counting: Counting, ended: &mut Ended<'_>) -> Counted {
     let delays = counting.delays.finish(&load.histograms.response_time);
     let plan = &ended.resolved.plan.load;
     load.load.statuses_expected = plan.expects_statuses();
-    load.load.generator_delay = Some(validity::generator_delay(&delays));
+    let run_queue_wait = ended.shard.health.run_queue_wait.map(units::time::saturating_nanos);
+    let delay = validity::generator_delay(&delays);
+    load.load.generator_delay = Some(document::GeneratorDelay { run_queue_wait_ns: run_queue_wait, ..delay });
     load.load.tls = ended.shard.tls.take();
     load.load.malformed_responses = std::mem::take(&mut ended.shard.malformed_responses);
     load.load.open_connections = plan.open_connections.map(|connections| {

@@ -2,6 +2,7 @@
 
 mod failures;
 mod figures;
+mod recording;
 mod ring;
 mod secure;
 mod streams;
@@ -18,7 +19,7 @@ use units::Timestamp;
 use self::failures::{connect_cause, note_unacknowledged, stream_cause};
 use super::endpoints::Endpoints;
 use super::h2::{H2Event, Http2};
-use super::poller::Poller;
+use super::poller::{PendingOperations, Poller};
 use super::stalls::Stalls;
 use super::tls::{Session, Tls};
 use super::tunnel::{Tunnel, Tunnelling};
@@ -72,8 +73,8 @@ pub struct LoadIo {
     h2_events: Vec<H2Event>,
     /// Reused buffer for data to encrypt, or for a head.
     plain: Vec<u8>,
-    /// Sockets that the ring still has to close, and whether operations on them are pending.
-    closing: Vec<(TcpSocket, ConnectionKey, bool)>,
+    /// Sockets that the ring still has to close, and what is pending on them.
+    closing: Vec<(TcpSocket, ConnectionKey, PendingOperations)>,
     /// Requests queued in a ring, not yet submitted, and their lengths.
     queued: Vec<(ConnectionKey, usize)>,
     on_ring: bool,
@@ -90,6 +91,8 @@ struct Socket {
     connecting: bool,
     /// Whether this is a Unix socket, which does not support discarding without copying.
     unix: bool,
+    /// Whether epoll has reported the end of the stream or an error, which a read finds after the received bytes.
+    ends: bool,
     /// Whether a ring receives on this socket.
     receiving: bool,
     /// Whether a ring waits for space to send on this socket, or sends the rest of a request.
@@ -102,6 +105,14 @@ struct Socket {
     tunnel: Option<Box<Tunnel>>,
     /// Present from the time at which the connection can carry streams.
     http2: Option<Box<Http2>>,
+}
+
+impl Socket {
+    /// Whether a read that returns fewer bytes than it could must be followed by another. A TCP socket has no more bytes
+    /// then, and epoll reports bytes that arrive later (epoll(7)), but an end of the stream only once.
+    fn reads_to_end(&self) -> bool {
+        self.ends || self.unix
+    }
 }
 
 impl LoadIo {
@@ -183,6 +194,7 @@ impl LoadIo {
     pub fn ready(&mut self, event: &Event, poller: &mut Poller, clock: &Clock) {
         let key = ConnectionKey::from_token(event.token());
         let Some(socket) = self.socket(key) else { return };
+        socket.ends |= event.hangs_up();
         if event.writable() {
             if socket.connecting {
                 match socket.tcp.take_error() {
@@ -220,13 +232,6 @@ impl LoadIo {
     /// Whether the load is a closed loop.
     pub fn is_closed(&self) -> bool {
         self.load.is_closed()
-    }
-
-    /// Passes finished records to the recorder.
-    pub fn flush(&mut self, now: Timestamp) {
-        if let Some(handover) = &mut self.handover {
-            handover.send_records(&mut self.load, &mut self.sampler, &mut self.stalls, now);
-        }
     }
 
     /// Passes the remaining records, with the gauges up to `now`; returns the core.
@@ -397,11 +402,9 @@ impl LoadIo {
             // Bytes that certainly belong to a body are counted, not copied.
             let discardable = self.load.discardable(key);
             let discard = discardable >= DISCARD_FROM && !socket.unix;
-            let outcome = if discard {
-                socket.tcp.discard(usize::try_from(discardable).unwrap_or(usize::MAX))
-            } else {
-                socket.tcp.read(&mut self.buffer)
-            };
+            let limit = if discard { usize::try_from(discardable).unwrap_or(usize::MAX) } else { self.buffer.len() };
+            let reads_to_end = socket.reads_to_end();
+            let outcome = if discard { socket.tcp.discard(limit) } else { socket.tcp.read(&mut self.buffer) };
             if self.load.wants_acknowledged(key) {
                 note_unacknowledged(&mut self.load, key, &socket.tcp);
             }
@@ -411,6 +414,7 @@ impl LoadIo {
             if matches!(outcome, Ok(Read::Later)) {
                 return;
             }
+            let is_drained = !reads_to_end && matches!(outcome, Ok(Read::Bytes(length)) if length < limit);
             let now = self.now(clock);
             match outcome {
                 Ok(Read::Bytes(length)) if discard => self.load.handle_discarded(now, key, length as u64),
@@ -418,6 +422,9 @@ impl LoadIo {
                 Ok(Read::End) => return self.load.handle_eof(now, key),
                 Ok(Read::Later) => {}
                 Err(error) => return self.drop_failed(key, stream_cause(&error), clock),
+            }
+            if is_drained {
+                return;
             }
         }
         self.unread.push(key);
@@ -434,6 +441,7 @@ impl LoadIo {
             target,
             connecting: true,
             unix,
+            ends: false,
             receiving: false,
             sending: false,
             request: 0,

@@ -19,8 +19,9 @@ use plan::Engine;
 /// Most events of an iteration before the loop checks again what is due.
 const EVENTS_PER_TURN: usize = 64;
 
-/// Receive buffers of the ring: 16 MiB, in pieces that hold a usual response.
-const RING_SPEC: RingSpec = RingSpec { operations: 1024, buffers: 2048, buffer_bytes: 8192 };
+/// Receive buffers of the ring: 4 MiB, in pieces that hold a usual response. The kernel uses them in turn, and with more of
+/// them each response would be written to memory that no cache holds any more.
+const RING_SPEC: RingSpec = RingSpec { operations: 1024, buffers: 512, buffer_bytes: 8192 };
 
 /// The poller in use.
 pub enum Poller {
@@ -65,6 +66,15 @@ pub enum Operation {
     Send,
     /// Sending the rest of a request.
     SendWithRetries,
+}
+
+/// Pending operations on a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PendingOperations {
+    /// A multishot receive.
+    pub receive: bool,
+    /// Waiting for a connect to end or for space to send, or sending the rest of a request.
+    pub write: bool,
 }
 
 /// Token of a socket's completion: the position of its connection, and a part of the generation.
@@ -143,15 +153,30 @@ impl Poller {
     /// # Errors
     /// The errors of epoll_wait(2) and io_uring_enter(2).
     pub fn poll(&mut self, wait: bool) -> io::Result<usize> {
+        self.poll_for(if wait { None } else { Some(Duration::ZERO) })
+    }
+
+    /// Collects events, and lets other threads use the core for a moment if there are none: with io_uring as long as
+    /// setting a timer and its interrupt take.
+    ///
+    /// # Errors
+    /// As [`Self::poll`].
+    pub fn poll_and_yield(&mut self) -> io::Result<usize> {
+        self.poll_for(Some(Duration::from_nanos(1)))
+    }
+
+    /// Collects events; waits for one at most `time` (`None`: unlimited). epoll, which counts in milliseconds, waits
+    /// without a limit or not at all.
+    fn poll_for(&mut self, time: Option<Duration>) -> io::Result<usize> {
         match self {
             Poller::Epoll(EpollPoller { epoll, events }) => {
                 events.resize(EVENTS_PER_TURN, Event::EMPTY);
-                let ready = epoll.wait(events, if wait { -1 } else { 0 })?.len();
+                let ready = epoll.wait(events, if time.is_none() { -1 } else { 0 })?.len();
                 events.truncate(ready);
                 Ok(ready)
             }
             Poller::Ring(poller) => {
-                poller.ring.wait(if wait { None } else { Some(Duration::ZERO) })?;
+                poller.ring.wait(time)?;
                 poller.completed.clear();
                 while poller.completed.len() < EVENTS_PER_TURN
                     && let Some(completion) = poller.ring.next()
@@ -255,14 +280,12 @@ impl RingPoller {
         self.ring.give_back(buffer);
     }
 
-    /// Closes the socket of a connection; `busy`: operations on it are pending.
-    pub fn close(&mut self, socket: TcpSocket, key: ConnectionKey, busy: bool) {
-        if busy {
-            let under_way = [Operation::Receive, Operation::Writable, Operation::SendWithRetries];
-            self.ring.cancel_and_close(socket.into_fd(), &under_way.map(|operation| token(key, operation)));
-        } else {
-            self.ring.close(socket.into_fd());
-        }
+    /// Closes the socket of a connection, on which these operations are pending.
+    pub fn close(&mut self, socket: TcpSocket, key: ConnectionKey, pending: PendingOperations) {
+        let PendingOperations { receive, write } = pending;
+        let tokens = [Operation::Receive, Operation::Writable, Operation::SendWithRetries].map(|one| token(key, one));
+        let under_way = &tokens[usize::from(!receive)..if write { tokens.len() } else { 1 }];
+        self.ring.cancel_and_close(socket.into_fd(), under_way);
     }
 }
 

@@ -199,6 +199,7 @@ impl Progress {
             idle: read(&self.idle),
             wall: read(&self.wall),
             cpu: Duration::ZERO,
+            run_queue_wait: None,
         }
     }
 

@@ -31,11 +31,15 @@ pub(crate) fn next_beat_after(at: Timestamp) -> Timestamp {
 /// of packets) usually takes less, as do wake-ups of a thread with its own core.
 const STALL_MIN: Duration = Duration::from_micros(200);
 
+/// A wake-up that is later by at most this is the usual work of a wake-up.
+const LATE_WAKEUP_MIN: Duration = Duration::from_micros(10);
+
 /// Finds stalls from the times at which the loop is seen busy.
 #[derive(Debug, Default)]
 pub struct Stalls {
     seen: Option<Timestamp>,
     found: Vec<Stall>,
+    late: Vec<Stall>,
 }
 
 impl Stalls {
@@ -60,11 +64,24 @@ impl Stalls {
     pub fn waited(&mut self, from: Timestamp, until: Timestamp, due: Timestamp, to: Timestamp, ready: bool) {
         self.working(from);
         self.seen = Some(to);
+        self.woke(due.max(from), to);
         let late = to.since(until);
         let delays_work = ready || due <= to || late > BEAT;
         if late > STALL_MIN && delays_work {
             self.found.push(Stall { from: if ready { from } else { until.max(from) }, to });
         }
+    }
+
+    /// Notes that the loop meant to wake at `due`, and woke at `at`.
+    pub fn woke(&mut self, due: Timestamp, at: Timestamp) {
+        if at.since(due) > LATE_WAKEUP_MIN {
+            self.late.push(Stall { from: due, to: at });
+        }
+    }
+
+    /// Moves the late wake-ups since the last call to the end of `into`.
+    pub fn drain_late_wakeups_into(&mut self, into: &mut Vec<Stall>) {
+        into.append(&mut self.late);
     }
 
     /// Moves the stalls found since the last call to the end of `into`.
@@ -115,6 +132,22 @@ mod tests {
         // A wait without an end is not late.
         stalls.waited(us(8_010), Timestamp::MAX, IDLE, us(900_000), true);
         assert_eq!(found(&mut stalls), []);
+    }
+
+    #[test]
+    fn a_wake_up_is_late_if_something_was_due_over_10_us_before() {
+        let mut stalls = Stalls::default();
+        // In time, at a beat with nothing due, and by an event before the due time.
+        stalls.waited(us(100), us(200), us(200), us(205), false);
+        stalls.waited(us(300), us(400), IDLE, us(500), false);
+        stalls.waited(us(600), us(700), us(700), us(650), true);
+        // Late; and due before the wait began.
+        stalls.waited(us(800), us(900), us(900), us(930), false);
+        stalls.waited(us(1_000), us(1_100), us(990), us(1_050), true);
+        let mut late = Vec::new();
+        stalls.drain_late_wakeups_into(&mut late);
+        let late: Vec<_> = late.iter().map(|late| (late.from, late.to)).collect();
+        assert_eq!(late, [(us(900), us(930)), (us(1_000), us(1_050))]);
     }
 
     #[test]

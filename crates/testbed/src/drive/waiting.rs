@@ -10,12 +10,17 @@ use units::Timestamp;
 use super::load_io::LoadIo;
 use super::poller::Poller;
 use super::stalls::next_beat_after;
-use super::{Drive, Health, RECORDER_SLEEP, TOKEN_TIMER};
+use super::{Drive, Health, RECORDER_SLEEP_MIN, TOKEN_TIMER};
 use plan::{Engine, Wait};
 
 /// A closed loop polls for responses this long before it sleeps: a server that must wake its client pays for it, and
 /// would make a client as fast as itself slower.
 const CLOSED_LOOP_SPIN: Duration = Duration::from_micros(50);
+
+/// An open loop that leaves its core to the recorder in sleeps of their own ([`Drive::sleep_for_recorder`]) polls
+/// through waits up to this length. Falling asleep, waking up and setting the timer would take a large part of such a
+/// wait, and the server would pay for waking the loop at each response.
+const OPEN_LOOP_SPIN: Duration = Duration::from_micros(50);
 
 /// The timer that ends a wait, and its margin.
 pub struct Alarm {
@@ -92,16 +97,23 @@ impl Drive<'_> {
             return poller.poll(false);
         }
         let until = if self.awaits() { next.min(next_beat_after(before)) } else { next };
-        let ready = self.wait_between(before, until, until < next, poller, alarm)?;
+        let ready = if self.polls_through(next.since(before)) {
+            self.spin_until(until, poller)?
+        } else {
+            self.wait_between(before, until, until < next, poller, alarm)?
+        };
         let after = self.clock.now();
         health.waited(before, after);
         if let Some(load) = &mut self.load {
             load.waited(before, until, next, after, ready > 0);
         }
         let spin = if self.wait == Wait::Sleep { Duration::ZERO } else { alarm.margin.0 };
-        if after.since(before) >= RECORDER_SLEEP + spin {
+        if after.since(before) >= RECORDER_SLEEP_MIN + spin {
             // The wait was long enough to count as a sleep for the recorder.
             health.slept_at = after;
+            if let Some(load) = &mut self.load {
+                load.left_core_for(after.since(before).saturating_sub(spin));
+            }
         }
         if after > until {
             health.stalled_for(after.since(until));
@@ -161,14 +173,26 @@ impl Drive<'_> {
         self.spin_until(until, poller)
     }
 
+    /// Whether the loop polls through a wait of this length.
+    fn polls_through(&self, wait: Duration) -> bool {
+        self.wait == Wait::Hybrid
+            && self.own_core
+            && self.shares_core
+            && self.path.is_none()
+            && self.load.is_some()
+            && wait <= OPEN_LOOP_SPIN
+    }
+
     /// Whether a response may arrive at any time, of this shard or through this loop's path.
     fn awaits(&self) -> bool {
         self.load.as_ref().is_some_and(LoadIo::awaits) || !self.others.is_empty()
     }
 
     fn spin_until(&self, next: Timestamp, poller: &mut Poller) -> io::Result<usize> {
+        // In the gaps of a closed loop the recorder, on the same core, has its time.
+        let yields = self.shares_core && self.is_closed();
         loop {
-            let ready = poller.poll(false)?;
+            let ready = if yields { poller.poll_and_yield()? } else { poller.poll(false)? };
             if ready > 0 || self.clock.now() >= next {
                 return Ok(ready);
             }

@@ -25,6 +25,8 @@ pub struct Batch {
     pub samples: Vec<GaugeSample>,
     /// Stalls of the shard's loop.
     pub stalls: Vec<Stall>,
+    /// Times by which the machine woke or resumed the shard's loop late.
+    pub late_wakeups: Vec<Stall>,
     /// All records up to this time are included.
     pub complete_until: Timestamp,
     /// The end of the shard's measured phase, as far as it is known.
@@ -64,13 +66,15 @@ impl Batch {
 
     /// Empties the batch, but keeps its allocations.
     pub fn clear(&mut self) {
-        let Batch { requests, exchanges, connections, connect_calls, samples, stalls, counted, .. } = self;
+        let Batch { requests, exchanges, connections, connect_calls, samples, stalls, late_wakeups, counted, .. } =
+            self;
         requests.clear();
         exchanges.clear();
         connections.clear();
         connect_calls.clear();
         samples.clear();
         stalls.clear();
+        late_wakeups.clear();
         counted.clear();
         (self.unverified, self.measured_end, self.last) = (0, None, false);
         self.complete_until = Timestamp::ZERO;

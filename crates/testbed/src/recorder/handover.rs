@@ -23,6 +23,13 @@ use crate::drive::stalls::Stalls;
 /// Interval at which a waiting shard checks the queue.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
+/// CPU time that recorder and writer need for a record on a processor of 2026.
+const RECORD_COST: Duration = Duration::from_nanos(500);
+/// The longest time that a loop may owe.
+const OWED_MAX: Duration = Duration::from_millis(10);
+/// Recorder and writer are late if a queue is filled to this share.
+const FILL_LATE: f64 = 0.4;
+
 /// The space shared by all shards of a recorder.
 #[derive(Debug)]
 pub struct QueueSpace {
@@ -30,6 +37,8 @@ pub struct QueueSpace {
     /// Number of exchanges among the records.
     exchanges: AtomicUsize,
     max: usize,
+    /// Rows that wait for the writer, as a share of the greatest possible, in 1/256.
+    rows_256: AtomicUsize,
     /// The share of requests in the table.
     pub share: Arc<Share>,
 }
@@ -37,7 +46,19 @@ pub struct QueueSpace {
 impl QueueSpace {
     /// Space for `max` records.
     pub fn new(max: usize) -> Self {
-        QueueSpace { records: AtomicUsize::new(0), exchanges: AtomicUsize::new(0), max, share: Arc::default() }
+        let none = || AtomicUsize::new(0);
+        QueueSpace { records: none(), exchanges: none(), max, rows_256: none(), share: Arc::default() }
+    }
+
+    /// Notes how many rows wait for the writer, as a share of the greatest possible.
+    pub fn note_waiting_rows(&self, share: f64) {
+        self.rows_256.store((share * 256.0) as usize, Ordering::Release);
+    }
+
+    /// How full the queue is, or that of the writer if it is fuller: a share.
+    fn fill(&self) -> f64 {
+        let records = self.records.load(Ordering::Acquire) as f64 / self.max.max(1) as f64;
+        records.max(self.rows_256.load(Ordering::Acquire) as f64 / 256.0).min(1.0)
     }
 
     /// Releases the space of a batch of this size that was removed from the queue.
@@ -47,7 +68,7 @@ impl QueueSpace {
     }
 
     /// Takes the space of a batch of this size that is added to the queue.
-    fn add(&self, BatchSize { records, exchanges }: BatchSize) {
+    pub(super) fn add(&self, BatchSize { records, exchanges }: BatchSize) {
         self.records.fetch_add(records, Ordering::AcqRel);
         self.exchanges.fetch_add(exchanges, Ordering::AcqRel);
     }
@@ -127,6 +148,8 @@ impl Outlet {
         batch.requests.iter().for_each(|request| counts.add_request(request));
         batch.connections.iter().for_each(|end| counts.add_connection(end));
         // The path may be in another shard, whose figures are unknown here.
+        counts.delays.add_late_wakeups(self.shard, &batch.late_wakeups);
+        batch.late_wakeups.clear();
         counts.delays.add(self.shard, &batch.stalls, batch.complete_until, &batch.requests);
         batch.stalls.clear();
         let share = &self.space.share;
@@ -145,12 +168,24 @@ impl Outlet {
 pub struct Handover {
     outlet: Outlet,
     batch: Batch,
+    owed: Duration,
 }
 
 impl Handover {
     /// Sends by `outlet`.
     pub fn new(outlet: Outlet) -> Self {
-        Handover { outlet, batch: Batch::default() }
+        Handover { outlet, batch: Batch::default(), owed: Duration::ZERO }
+    }
+
+    /// CPU time that recorder and writer need for the records passed to them, as estimated, less the time noted by
+    /// [`Self::pay`]; more if they are late all the same.
+    pub fn owed(&self) -> Duration {
+        if self.outlet.space.fill() > FILL_LATE { OWED_MAX } else { self.owed }
+    }
+
+    /// Notes that recorder and writer had the loop's core for this time.
+    pub fn pay(&mut self, time: Duration) {
+        self.owed = self.owed.saturating_sub(time);
     }
 
     /// Records that connect was called on a connection.
@@ -162,6 +197,7 @@ impl Handover {
     pub fn send_records(&mut self, load: &mut Load, sampler: &mut ShardSampler, stalls: &mut Stalls, now: Timestamp) {
         self.take_records(load, sampler, stalls, now);
         if !self.batch.is_empty() {
+            self.owed = OWED_MAX.min(self.owed + RECORD_COST * self.batch.weight() as u32);
             self.outlet.send_batch(&mut self.batch);
         }
     }
@@ -180,6 +216,7 @@ impl Handover {
         load.take_connections(&mut self.batch.connections);
         sampler.take_samples(&mut self.batch.samples);
         stalls.drain_into(&mut self.batch.stalls);
+        stalls.drain_late_wakeups_into(&mut self.batch.late_wakeups);
         self.batch.complete_until = now;
         self.batch.measured_end = load.measured().1;
     }

@@ -4,6 +4,7 @@ use std::sync::{Mutex, PoisonError};
 use load::{Ending, Live, ShardSampler, Tally, TallySpec};
 use schema::{CacheExchange, DistributionRecord, RequestRecord, SecondRecord};
 
+use super::batch::BatchSize;
 use super::*;
 use validity::evidence::StoredRows;
 
@@ -246,6 +247,23 @@ fn shards_count_batches_that_do_not_fit_themselves() {
     }
     assert_eq!((passed, counted), (100, 99_900));
     assert_eq!(own, 99_900, "the table has every request: their number is within the quota");
+}
+
+#[test]
+fn a_loop_owes_the_recorder_time_for_its_records_and_more_if_a_queue_is_long() {
+    let space = Arc::new(QueueSpace::new(1000));
+    let (sender, _receiver) = channel();
+    let counting: Arc<dyn Fn() -> Counting + Send + Sync> = recording(1).counting;
+    let (_spare, mut outlet) = outlet(0, sender, &space, &counting);
+    outlet.send_batch(&mut Batch { requests: (0..300).map(request).collect(), ..Batch::default() });
+    let handover = Handover::new(outlet);
+    assert_eq!(handover.owed(), Duration::ZERO);
+    space.note_waiting_rows(0.5);
+    assert!(handover.owed() >= Duration::from_millis(10), "many rows wait for the writer");
+    space.note_waiting_rows(0.1);
+    assert_eq!(handover.owed(), Duration::ZERO);
+    space.add(BatchSize { records: 200, exchanges: 0 });
+    assert!(handover.owed() >= Duration::from_millis(10), "many records wait for the recorder");
 }
 
 #[test]

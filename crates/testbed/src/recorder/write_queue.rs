@@ -88,8 +88,7 @@ impl Sink for Tables {
         self.has_exchanges |= !part.exchanges.is_empty();
         let written = self
             .requests
-            .push(&part.requests)
-            .and_then(|()| self.requests.close_part())
+            .push_part(&part.requests)
             .and_then(|()| self.series.push(&part.seconds))
             .and_then(|()| self.series.close_part())
             .and_then(|()| self.distributions.push(&part.distributions))
@@ -186,6 +185,11 @@ impl WriteQueue {
         }
     }
 
+    /// Rows of requests that wait for the writer, as a share of the greatest possible.
+    pub fn fill(&self) -> f64 {
+        self.lock().requests.len() as f64 / self.max as f64
+    }
+
     /// Adds a row of the series, and the distributions of its times.
     pub fn put_second(&self, second: SecondRecord, distribution: impl Iterator<Item = DistributionRecord>) {
         let mut rows = self.lock();
@@ -240,12 +244,15 @@ impl WriteQueue {
     /// Runs the writer until the queue is closed and empty; returns the number of rows in the table, and the first
     /// error.
     pub fn write_all(&self, mut sink: Box<dyn Sink>) -> (u64, Option<String>) {
+        let mut emptied = Vec::new();
         loop {
-            let Taken { part, last } = self.wait_for_part();
+            let Taken { mut part, last } = self.wait_for_part(&mut emptied);
             if let Err(error) = sink.write(&part) {
                 self.fail();
                 return (0, Some(error));
             }
+            emptied = std::mem::take(&mut part.requests);
+            emptied.clear();
             if last {
                 break;
             }
@@ -269,8 +276,8 @@ impl WriteQueue {
         (rows.seconds, rows.distributions, rows.server_seconds) = (Vec::new(), Vec::new(), Vec::new());
     }
 
-    /// Waits for the rows of a part, for the time of a part, or for the end.
-    fn wait_for_part(&self) -> Taken {
+    /// Waits for the rows of a part, for the time of a part, or for the end. `emptied` has memory for further rows.
+    fn wait_for_part(&self, emptied: &mut Vec<RequestRecord>) -> Taken {
         let deadline = Instant::now() + PART_INTERVAL_MAX;
         let mut rows = self.lock();
         let part = ROWS_PER_PART.min(self.max);
@@ -281,8 +288,13 @@ impl WriteQueue {
             }
             rows = self.changed.wait_timeout(rows, left).unwrap_or_else(PoisonError::into_inner).0;
         }
-        let most = rows.requests.len().min(ROWS_PER_PART);
-        let requests = rows.requests.drain(..most).collect();
+        let requests = if rows.requests.len() <= ROWS_PER_PART {
+            // Without a copy. The memory of the last part is reused: the kernel would have to clear new memory.
+            let emptied = VecDeque::from(std::mem::take(emptied));
+            Vec::from(std::mem::replace(&mut rows.requests, emptied))
+        } else {
+            rows.requests.drain(..ROWS_PER_PART).collect()
+        };
         let last = rows.closed && rows.requests.is_empty();
         rows.passed_on += rows.exchanges.len() as u64;
         let part = Part {

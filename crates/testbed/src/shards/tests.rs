@@ -10,6 +10,7 @@ fn ended(busy: f64, cpu_ms: u64, core: usize, end_ms: u64) -> ShardEnd {
         idle: wall.mul_f64(1.0 - busy),
         wall,
         cpu: Duration::from_millis(cpu_ms),
+        run_queue_wait: Some(Duration::from_millis(cpu_ms)),
     };
     ShardEnd {
         measured: (Timestamp::ZERO, Some(Timestamp::from_nanos(end_ms * 1_000_000))),

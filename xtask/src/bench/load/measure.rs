@@ -36,6 +36,8 @@ pub struct Figures {
     pub failed: u64,
     /// Send lag, median and 99th percentile; 0 if the program does not report it.
     pub lag_ns: (u64, u64),
+    /// The host's part of the send lag; `None` if the program does not report it.
+    pub host: Option<HostShare>,
     /// Utilization of the cores, 0 to 1, the program's start and end included.
     pub client_core: f64,
     pub server_core: f64,
@@ -48,6 +50,19 @@ pub struct Figures {
     /// CPU time of the program and its children, and number of requests from start to end.
     cpu: Duration,
     requests: f64,
+}
+
+/// The host's part of the send lag in one run.
+#[derive(Clone, Copy, Debug)]
+pub struct HostShare {
+    /// 99th percentile of the send lag less the host's part.
+    pub own_lag_p99_ns: u64,
+    /// Time by which the host woke or resumed the loop late.
+    pub late_wakeups: Duration,
+    /// Time for which the loop was ready to run and had no core.
+    pub run_queue_wait: Duration,
+    /// Share of the processors' time that the hypervisor took.
+    pub stolen: f64,
 }
 
 impl Client {
@@ -118,6 +133,12 @@ impl Client {
         figures.phase_s = document.run.duration_s;
         figures.lag_ns = (load.send_lag_ns.p50, load.send_lag_ns.p99);
         figures.requests = load.completed as f64 * (1.0 + document.run.warmup_s / document.run.duration_s.max(1e-9));
+        figures.host = load.generator_delay.map(|delay| HostShare {
+            own_lag_p99_ns: delay.send_lag_own_ns.p99,
+            late_wakeups: Duration::from_nanos(delay.late_wakeups_ns),
+            run_queue_wait: Duration::from_nanos(delay.run_queue_wait_ns.unwrap_or(0)),
+            stolen: document.run.host.steal_share.unwrap_or(0.0),
+        });
         let busy = document.run.host.settings.get("loop_busy");
         figures.loop_busy =
             busy.and_then(|share| share.trim_end_matches('%').parse::<f64>().ok()).map(|share| share / 100.0);
@@ -187,6 +208,7 @@ impl Client {
             rate: 0.0,
             failed: 0,
             lag_ns: (0, 0),
+            host: None,
             client_core: busy(CLIENT_CORE)?,
             server_core: busy(SERVER_CORE)?,
             server_busy: cpu_time(SERVER_CORE)?.busy(),
@@ -228,10 +250,26 @@ impl fmt::Display for Figures {
             100.0 * self.client_core,
             100.0 * self.server_core
         )?;
+        if let Some(host) = &self.host {
+            write!(f, "; {host}")?;
+        }
         match self.failed {
             0 => Ok(()),
             failed => write!(f, "; {failed} failed"),
         }
+    }
+}
+
+impl fmt::Display for HostShare {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "p99 without the host's part {:.1} (woken late {:.1} ms, run queue {:.1} ms, stolen {:.1} %)",
+            self.own_lag_p99_ns as f64 / 1e3,
+            self.late_wakeups.as_secs_f64() * 1e3,
+            self.run_queue_wait.as_secs_f64() * 1e3,
+            100.0 * self.stolen
+        )
     }
 }
 

@@ -56,10 +56,28 @@ fn bounds(open_loop: bool, stalls: &[Stall], records: &[RequestRecord]) -> Delay
 #[test]
 fn a_punctual_generator_has_no_delay() {
     let records: Vec<_> = (0..1000).map(|at| record(at * 1000, at * 1000 + 5, at * 1000 + 48_000)).collect();
-    assert_eq!(bounds(true, &[], &records), DelayBounds::default());
+    let punctual = bounds(true, &[], &records);
+    assert_eq!((punctual.own_send_lag.count, punctual.own_send_lag.max), (1000, 5_000));
+    assert_eq!(DelayBounds { own_send_lag: Quantiles::default(), ..punctual }, DelayBounds::default());
     // A stall before the first request and its burst, and one after the last.
     let stalls = [stall(2_000_000, 2_100_000)];
     assert_eq!(bounds(true, &stalls, &records).all, Quantiles::default());
+}
+
+#[test]
+fn late_wake_ups_within_the_send_lag_are_the_machines_part_of_it() {
+    let end = us(1_000_000);
+    let mut delays = Delays::new(true, (us(100), Some(end)), false);
+    // The first is before the measured phase; the last reaches beyond it.
+    delays.add_late_wakeups(0, &[stall(0, 60), stall(1_000, 1_400), stall(5_000, 5_100), stall(999_900, 1_000_300)]);
+    let started = [(1_200, 1_420), (1_390, 1_450), (3_000, 3_040), (4_990, 5_110)];
+    let records = started.map(|(scheduled, started)| record(scheduled, started, started + 50));
+    delays.add(0, &[], Timestamp::MAX, &records);
+    let found = delays.finish(&times(&records));
+    // 20, 50, 40 and 20 us are the generator's own.
+    assert_eq!((found.own_send_lag.count, found.own_send_lag.max), (4, 50_000));
+    assert!((found.own_send_lag.mean - 32_500.0).abs() < 1.0, "{}", found.own_send_lag.mean);
+    assert_eq!(found.late_wakeups, Duration::from_micros(400 + 100 + 100));
 }
 
 #[test]

@@ -11,6 +11,7 @@ use units::Timestamp;
 
 use super::LoadIo;
 use crate::connect_call::ConnectCall;
+use crate::drive::poller::PendingOperations;
 
 impl LoadIo {
     /// Reports to the core how many bytes of long requests, whose timeout is at or before `now`, reached the server.
@@ -36,8 +37,8 @@ impl LoadIo {
             && let Some(socket) = slot.take()
             && self.on_ring
         {
-            let busy = socket.receiving || socket.sending || socket.connecting;
-            self.closing.push((socket.tcp, key, busy));
+            let pending = PendingOperations { receive: socket.receiving, write: socket.sending || socket.connecting };
+            self.closing.push((socket.tcp, key, pending));
         }
     }
 

@@ -11,6 +11,11 @@ impl LoadIo {
         self.load.next_wake()
     }
 
+    /// Whether requests wait because all connections are busy, as many as may be open.
+    pub fn waits_for_connection(&self) -> bool {
+        self.load.waits_for_connection()
+    }
+
     /// Whether the last iteration left immediate work.
     pub fn unfinished(&self) -> bool {
         self.more || !self.unread.is_empty()

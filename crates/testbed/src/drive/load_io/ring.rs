@@ -145,8 +145,8 @@ impl LoadIo {
     /// Submits queued requests, and passes sockets to the ring for closing.
     pub(super) fn submit(&mut self, poller: &mut Poller, clock: &Clock) {
         let Some(ring) = poller.ring() else { return };
-        for (socket, key, busy) in self.closing.drain(..) {
-            ring.close(socket, key, busy);
+        for (socket, key, pending) in self.closing.drain(..) {
+            ring.close(socket, key, pending);
         }
         if self.queued.is_empty() {
             return;

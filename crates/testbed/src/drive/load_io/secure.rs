@@ -78,12 +78,14 @@ impl LoadIo {
             else {
                 return;
             };
+            let reads_to_end = socket.reads_to_end();
             let Socket { session: Some(session), http2, .. } = socket else { return };
             if http2.as_ref().is_some_and(|http2| http2.is_full()) {
                 // The server does not read requests: reading its responses pauses.
                 return self.advance(key, clock);
             }
             let incomplete_bytes = session.copy_incomplete_to(buffer);
+            let space = buffer.len() - incomplete_bytes;
             match socket.tcp.read(&mut buffer[incomplete_bytes..]) {
                 Ok(Read::Bytes(length)) => {
                     let was_secured = session.secured();
@@ -138,6 +140,9 @@ impl LoadIo {
                         // The server waits for TLS messages of the handshake or of a key update.
                         Ok(()) => self.send_sealed(key, clock),
                         Err(error) => return self.drop_session(key, &error, clock),
+                    }
+                    if length < space && !reads_to_end {
+                        return;
                     }
                 }
                 Ok(Read::End) if session.closed_by_peer() => {

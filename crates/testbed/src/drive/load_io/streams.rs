@@ -99,7 +99,9 @@ impl LoadIo {
     /// Reads the server's data without TLS.
     pub(super) fn read_streams(&mut self, key: ConnectionKey, clock: &Clock) {
         for _ in 0..READS_PER_VISIT {
-            let Some(Some(Socket { tcp, http2: Some(http2), .. })) = self.sockets.get_mut(key.index()) else { return };
+            let Some(Some(socket)) = self.sockets.get_mut(key.index()) else { return };
+            let reads_to_end = socket.reads_to_end();
+            let Socket { tcp, http2: Some(http2), .. } = socket else { return };
             if http2.is_full() {
                 // The server does not read its requests. When it reads again, the socket becomes writable and the loop
                 // continues.
@@ -111,6 +113,9 @@ impl LoadIo {
                     self.load.handle_received(key, length as u64);
                     http2.receive(bytes, &mut self.h2_events);
                     self.advance(key, clock);
+                    if length < self.buffer.len() && !reads_to_end {
+                        return;
+                    }
                 }
                 Ok(Read::End) => {
                     note_unacknowledged(&mut self.load, key, tcp);
