@@ -45,6 +45,37 @@ const AFTER_NS: u64 = 500_000_000;
 /// Longest time between handshake and request for which the connection counts as opened for the request.
 const PRECONNECT_NS: u64 = 2_000_000;
 
+/// The opening of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Opening {
+    pub(crate) client: SocketAddr,
+    pub(crate) server: SocketAddr,
+    /// The first SYN.
+    pub(crate) opened_at: Timestamp,
+    /// The SYN-ACK, if it was captured.
+    pub(crate) answered_at: Option<Timestamp>,
+}
+
+impl Flow {
+    fn openings(&self, [one, other]: [SocketAddr; 2]) -> Vec<Opening> {
+        let mut openings = Vec::<Opening>::new();
+        let mut place_before = None;
+        for place in &self.syns {
+            let segment = &self.segments[*place];
+            if segment.header.flags & flags::ACK != 0 {
+                if let Some(last) = openings.last_mut() {
+                    last.answered_at.get_or_insert(segment.at);
+                }
+            } else if place_before.is_none_or(|before| before + 1 != *place) {
+                let (client, server) = if segment.from_first { (one, other) } else { (other, one) };
+                openings.push(Opening { client, server, opened_at: segment.at, answered_at: None });
+            }
+            place_before = Some(*place);
+        }
+        openings
+    }
+}
+
 impl Connections {
     /// No packets.
     pub fn new() -> Connections {
@@ -91,11 +122,32 @@ impl Connections {
         Some(())
     }
 
+    /// The connections of which a SYN was captured, in order of its time. A SYN that was sent again is not another
+    /// connection.
+    pub(crate) fn openings(&self) -> Vec<Opening> {
+        let mut openings: Vec<Opening> =
+            self.flows.iter().flat_map(|(sockets, flow)| flow.openings(*sockets)).collect();
+        openings.sort_by_key(|opening| (opening.opened_at, opening.client));
+        openings
+    }
+
+    /// The server's socket of the connections of each client's socket. The path may rewrite the server's address, so it
+    /// may differ between the ends.
+    pub(crate) fn servers(&self) -> HashMap<SocketAddr, SocketAddr> {
+        self.openings().into_iter().map(|opening| (opening.client, opening.server)).collect()
+    }
+
     /// The packets of a request's connection: its handshake, and those from the request's first packet `from` to the
     /// response's last packet `done`, with what follows up to the next request or connection.
-    fn packets(&self, request: &WireRequest, from: Timestamp, done: Timestamp) -> Option<Vec<Packet>> {
-        let Flow { segments, syns } = self.flows.get(&key(request.client, request.server))?;
-        let client_is_first = request.client < request.server;
+    pub(crate) fn packets(
+        &self,
+        client: SocketAddr,
+        server: SocketAddr,
+        from: Timestamp,
+        done: Timestamp,
+    ) -> Option<Vec<Packet>> {
+        let Flow { segments, syns } = self.flows.get(&key(client, server))?;
+        let client_is_first = client < server;
         let is_up = |segment: &Segment| segment.from_first == client_is_first;
         let is_syn = |segment: &Segment| segment.header.flags & flags::SYN != 0;
         // The latest SYNs before the request: an earlier connection may have had the same ports.
@@ -163,7 +215,9 @@ impl Connections {
 pub fn evidence(request: &WireRequest, client: Option<&Connections>, server: Option<&Connections>) -> Option<Evidence> {
     let first = request.request_first_at?;
     let last = request.response_last_at.filter(|_| request.complete)?;
-    let packets = |capture: Option<&Connections>| capture.and_then(|capture| capture.packets(request, first, last));
+    let packets = |capture: Option<&Connections>| {
+        capture.and_then(|capture| capture.packets(request.client, request.server, first, last))
+    };
     let (client_packets, server_packets) = (packets(client), packets(server));
     let at_client = client_packets.is_some();
     let seen = client_packets.as_ref().or(server_packets.as_ref())?;

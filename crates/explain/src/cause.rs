@@ -248,7 +248,7 @@ impl Rule {
     pub const fn text(self) -> &'static str {
         match self {
             Rule::LoadRecord => "between two recorded times of the request",
-            Rule::PathRecord => "the path's record of the packet",
+            Rule::PathRecord => "the packet's times at both ends of the configured path",
             Rule::BothEnds => "packet times at both ends against the connection's fastest packet",
             Rule::ServerPackets => "between request and response at the server's end",
             Rule::RoundTrip => "one known round trip",
