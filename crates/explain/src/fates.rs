@@ -2,8 +2,8 @@
 //!
 //! A packet entered the path where its sender's end was captured and left it at the other end. What it took beyond the
 //! configured delay is serialisation at the configured rate and, for the rest, a queue. A packet that never left was
-//! dropped. The program's own timing error is part of these times: a link without a rate has no queue, so there it
-//! counts as propagation.
+//! dropped. A link without a rate has no queue: what a packet took longer there is the emulation's own timing error,
+//! which counts as propagation up to a sixteenth of the delay and is in no part of the record beyond.
 //!
 //! A packet that the sender's kernel merged from several segments may leave in pieces; each piece then has a record.
 
@@ -64,6 +64,8 @@ struct Way<'a> {
 
 /// By this much a packet may seem to be faster than configured: two captures, each with its own time of writing.
 const TOLERANCE_NS: u64 = 200_000;
+/// Lateness of the emulation of up to this part of the delay counts as propagation.
+const LATENESS: u64 = 16;
 /// Bytes of IPv4 and TCP headers with timestamps.
 const HEADER_BYTES: u64 = 52;
 
@@ -183,7 +185,7 @@ impl Way<'_> {
             queue_ns,
             shared_queue_ns,
             serialisation_ns,
-            propagation_ns: propagation_ns + rest,
+            propagation_ns: propagation_ns + rest.min(TOLERANCE_NS.max(delay_ns / LATENESS)),
             reordering_ns,
             dropped: false,
         }
@@ -273,9 +275,11 @@ mod tests {
     }
 
     #[test]
-    fn a_link_without_a_rate_has_no_queue() {
-        let records = records(&[down(51, 1, 1000)], &[down(0, 1, 1000)], &links(None));
-        assert_eq!((records[0].propagation_ns, records[0].queue_ns), (51 * MS, 0));
+    fn a_link_without_a_rate_has_no_queue_and_its_timing_error_is_no_part_of_the_path() {
+        for (took, propagation) in [(51 * MS, 51 * MS), (60 * MS, 50 * MS + 50 * MS / 16)] {
+            let records = records(&[down(took / MS, 1, 1000)], &[down(0, 1, 1000)], &links(None));
+            assert_eq!((records[0].propagation_ns, records[0].queue_ns), (propagation, 0));
+        }
     }
 
     #[test]

@@ -64,6 +64,7 @@ mod request;
 mod response;
 mod run;
 mod sentence;
+mod sequence;
 mod spacing;
 mod steps;
 mod summary;
@@ -72,7 +73,7 @@ mod transfer;
 mod view;
 mod what_if;
 
-pub use capture::{Connections, evidence};
+pub use capture::{Connections, clock_difference, evidence};
 pub use cause::{Cause, Confidence, Limit, Rule};
 pub use evidence::{
     CpuInterval, CpuWait, DataFrame, Evidence, Http2Windows, LoadTimes, Packet, PathRecord, Protocol, Span, TcpSample,
@@ -82,6 +83,7 @@ pub use explanation::{Dominant, Explanation, Share, explain};
 pub use facts::Facts;
 pub use fates::{ClientLinks, LinkFacts};
 pub use run::{RunInputs, RunJoin};
+pub use sequence::{TimeSequence, time_sequence};
 pub use summary::{Explained, Group, Summary};
 pub use timeline::Interval;
 pub use transfer::{Transfer, TransferTime};

@@ -133,7 +133,8 @@ impl RunJoin {
             return evidence;
         };
         let packets = |capture: Option<&Connections>, server: Option<SocketAddr>| {
-            capture?.packets(sockets.client, server?, started, request.done_at)
+            // A new connection's handshake lies before; it has the windows' scale.
+            capture?.packets(sockets.client, server?, request.connected_at.unwrap_or(started), request.done_at)
         };
         evidence.client_packets = packets(inputs.client, Some(sockets.server_at_client));
         evidence.server_packets = packets(inputs.server, sockets.server_at_server);

@@ -100,3 +100,11 @@ fn a_run_of_load_names_the_limit_with_what_it_keeps() {
     assert!(quiet.right_share() >= 0.95, "{quiet:?}");
     assert!(quiet.confident_error_share() <= 0.02, "{quiet:?}");
 }
+
+#[test]
+fn the_window_scale_of_a_new_connection_is_read_from_its_handshake() {
+    let world = World { new_connection: true, receive_buffer: 16 << 10, ..World::plain(60, 300_000) };
+    let explanation = explain::explain(&evidence(&world, &crate::sim::simulate(&world)));
+    let dominant = explanation.dominant().map(|dominant| dominant.limit);
+    assert_eq!(dominant, Some(explain::Limit::Of(explain::Cause::ReceiveWindow)), "{:?}", explanation.shares());
+}
