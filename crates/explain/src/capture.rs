@@ -1,6 +1,6 @@
 //! Evidence out of capture files: packets by connection, and the times of each HTTP request that `watch` found in them.
 //!
-//! Memory grows with the capture: about 100 bytes for each TCP packet, of every connection.
+//! Memory grows with the capture, about 100 bytes for each TCP packet of every connection, up to 10 million packets.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -17,7 +17,20 @@ use crate::evidence::{Evidence, LoadTimes, Packet, Protocol};
 #[derive(Clone, Debug, Default)]
 pub struct Connections {
     flows: HashMap<[SocketAddr; 2], Flow>,
+    packets: usize,
+    /// The first packet that was left out, because the memory was full.
+    full_at: Option<Timestamp>,
+    /// Packets that were captured twice.
+    copies: u64,
 }
+
+/// Most packets in memory: about 1 GB.
+const PACKETS_MAX: usize = 10_000_000;
+/// A copy of a packet is captured within this time: copies of one machine within microseconds, those of a mirror port
+/// within a millisecond, as in `watch`.
+const COPY_NS: u64 = 5_000_000;
+/// Packets of the connection among which a copy is searched.
+const COPY_SEARCHED: usize = 64;
 
 /// All packets between two sockets, of one connection or of several in turn.
 #[derive(Clone, Debug, Default)]
@@ -38,6 +51,25 @@ struct Segment {
     length: u32,
     window_scale: Option<u8>,
     sack: Vec<(u32, u32)>,
+    /// Of IPv4.
+    identification: u16,
+    timestamps: Option<(u32, u32)>,
+}
+
+impl Segment {
+    /// Whether `other`, an earlier packet, is the same one. Without an identification the TCP timestamps must be there
+    /// and equal; a reset without one is no copy, since a kernel responds to each packet with the same one.
+    fn is_copy_of(&self, other: &Segment) -> bool {
+        let is_known = self.identification != 0 || self.timestamps.is_some() && self.header.flags & flags::RST == 0;
+        is_known
+            && self.at.nanos_since(other.at).unsigned_abs() <= COPY_NS
+            && self.from_first == other.from_first
+            && self.header == other.header
+            && self.length == other.length
+            && self.identification == other.identification
+            && self.timestamps == other.timestamps
+            && self.sack == other.sack
+    }
 }
 
 /// Time after a response's last packet in which its retransmissions and acknowledgements may still arrive.
@@ -45,10 +77,51 @@ const AFTER_NS: u64 = 500_000_000;
 /// Longest time between handshake and request for which the connection counts as opened for the request.
 const PRECONNECT_NS: u64 = 2_000_000;
 
+/// The opening of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Opening {
+    pub(crate) client: SocketAddr,
+    pub(crate) server: SocketAddr,
+    /// The first SYN.
+    pub(crate) opened_at: Timestamp,
+    /// The SYN-ACK, if it was captured.
+    pub(crate) answered_at: Option<Timestamp>,
+}
+
+impl Flow {
+    fn openings(&self, [one, other]: [SocketAddr; 2]) -> Vec<Opening> {
+        let mut openings = Vec::<Opening>::new();
+        let mut place_before = None;
+        for place in &self.syns {
+            let segment = &self.segments[*place];
+            if segment.header.flags & flags::ACK != 0 {
+                if let Some(last) = openings.last_mut() {
+                    last.answered_at.get_or_insert(segment.at);
+                }
+            } else if place_before.is_none_or(|before| before + 1 != *place) {
+                let (client, server) = if segment.from_first { (one, other) } else { (other, one) };
+                openings.push(Opening { client, server, opened_at: segment.at, answered_at: None });
+            }
+            place_before = Some(*place);
+        }
+        openings
+    }
+}
+
 impl Connections {
     /// No packets.
     pub fn new() -> Connections {
         Connections::default()
+    }
+
+    /// When packets began to be left out, because more than 10 million were added.
+    pub fn full_at(&self) -> Option<Timestamp> {
+        self.full_at
+    }
+
+    /// Packets that were captured twice, as on two interfaces; the second copy is left out.
+    pub fn copies(&self) -> u64 {
+        self.copies
     }
 
     /// Adds a packet captured at `at`, no earlier than the packet before it, of which `original_length` bytes were on
@@ -76,26 +149,59 @@ impl Connections {
         let source = SocketAddr::new(source, header.source_port);
         let destination = SocketAddr::new(destination, header.destination_port);
         let from_first = source < destination;
-        let flow = self.flows.entry(key(source, destination)).or_default();
-        if header.flags & flags::SYN != 0 {
-            flow.syns.push(flow.segments.len());
-        }
-        flow.segments.push(Segment {
+        let segment = Segment {
             at,
             from_first,
             header,
             length: u32::try_from(segment_length - header.header_len).ok()?,
             window_scale: options.window_scale,
             sack: options.sack().to_vec(),
-        });
+            identification: packet.identification,
+            timestamps: options.timestamps,
+        };
+        let flow = self.flows.entry(key(source, destination)).or_default();
+        if flow.segments.iter().rev().take(COPY_SEARCHED).any(|before| segment.is_copy_of(before)) {
+            self.copies += 1;
+            return None;
+        }
+        if self.packets >= PACKETS_MAX {
+            self.full_at.get_or_insert(at);
+            return None;
+        }
+        if header.flags & flags::SYN != 0 {
+            flow.syns.push(flow.segments.len());
+        }
+        flow.segments.push(segment);
+        self.packets += 1;
         Some(())
+    }
+
+    /// The connections of which a SYN was captured, in order of its time. A SYN that was sent again is not another
+    /// connection.
+    pub(crate) fn openings(&self) -> Vec<Opening> {
+        let mut openings: Vec<Opening> =
+            self.flows.iter().flat_map(|(sockets, flow)| flow.openings(*sockets)).collect();
+        openings.sort_by_key(|opening| (opening.opened_at, opening.client));
+        openings
+    }
+
+    /// The server's socket of the connections of each client's socket. The path may rewrite the server's address, so it
+    /// may differ between the ends.
+    pub(crate) fn servers(&self) -> HashMap<SocketAddr, SocketAddr> {
+        self.openings().into_iter().map(|opening| (opening.client, opening.server)).collect()
     }
 
     /// The packets of a request's connection: its handshake, and those from the request's first packet `from` to the
     /// response's last packet `done`, with what follows up to the next request or connection.
-    fn packets(&self, request: &WireRequest, from: Timestamp, done: Timestamp) -> Option<Vec<Packet>> {
-        let Flow { segments, syns } = self.flows.get(&key(request.client, request.server))?;
-        let client_is_first = request.client < request.server;
+    pub(crate) fn packets(
+        &self,
+        client: SocketAddr,
+        server: SocketAddr,
+        from: Timestamp,
+        done: Timestamp,
+    ) -> Option<Vec<Packet>> {
+        let Flow { segments, syns } = self.flows.get(&key(client, server))?;
+        let client_is_first = client < server;
         let is_up = |segment: &Segment| segment.from_first == client_is_first;
         let is_syn = |segment: &Segment| segment.header.flags & flags::SYN != 0;
         // The latest SYNs before the request: an earlier connection may have had the same ports.
@@ -163,7 +269,9 @@ impl Connections {
 pub fn evidence(request: &WireRequest, client: Option<&Connections>, server: Option<&Connections>) -> Option<Evidence> {
     let first = request.request_first_at?;
     let last = request.response_last_at.filter(|_| request.complete)?;
-    let packets = |capture: Option<&Connections>| capture.and_then(|capture| capture.packets(request, first, last));
+    let packets = |capture: Option<&Connections>| {
+        capture.and_then(|capture| capture.packets(request.client, request.server, first, last))
+    };
     let (client_packets, server_packets) = (packets(client), packets(server));
     let at_client = client_packets.is_some();
     let seen = client_packets.as_ref().or(server_packets.as_ref())?;
@@ -201,3 +309,36 @@ fn half_round_trip(packets: &[Packet]) -> u64 {
 fn key(one: SocketAddr, other: SocketAddr) -> [SocketAddr; 2] {
     if one < other { [one, other] } else { [other, one] }
 }
+
+/// By how much the clock of the server's capture seems to be ahead of the client's, nanoseconds, if packets that both
+/// have arrive before they were sent: then the times of the two captures cannot be compared. `None` otherwise; a
+/// difference that is smaller than the one-way delay does not show.
+pub fn clock_difference(client: &Connections, server: &Connections) -> Option<i64> {
+    let mut fastest = [None::<i64>; 2];
+    for (sockets, at_client) in &client.flows {
+        let Some(at_server) = server.flows.get(sockets) else { continue };
+        let mut times = HashMap::<(bool, u32, u32, u32, u8), Option<Timestamp>>::new();
+        let key = |segment: &Segment| {
+            let header = &segment.header;
+            (segment.from_first, header.sequence, header.acknowledgement, segment.length, header.flags)
+        };
+        for segment in &at_client.segments {
+            times.entry(key(segment)).and_modify(|at| *at = None).or_insert(Some(segment.at));
+        }
+        let Some(syn) = at_client.syns.first().map(|place| &at_client.segments[*place]) else { continue };
+        let client_is_first = syn.from_first == (syn.header.flags & flags::ACK == 0);
+        for segment in &at_server.segments {
+            // Of packets that one end has several times it is not known which is which.
+            let Some(Some(at)) = times.remove(&key(segment)) else { continue };
+            let is_up = segment.from_first == client_is_first;
+            let took = if is_up { segment.at.nanos_since(at) } else { at.nanos_since(segment.at) };
+            let least = &mut fastest[usize::from(is_up)];
+            *least = Some(least.map_or(took, |least| least.min(took)));
+        }
+    }
+    let [Some(down), Some(up)] = fastest else { return None };
+    (up.min(down) < -CLOCK_TOLERANCE_NS).then_some((up - down) / 2)
+}
+
+/// Two captures of one clock may disagree by this much about packets that take no time, nanoseconds.
+const CLOCK_TOLERANCE_NS: i64 = 1_000_000;

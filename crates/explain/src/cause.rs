@@ -197,6 +197,8 @@ pub enum Rule {
     BothEnds,
     /// Between the request's arrival and the response's departure at the server.
     ServerPackets,
+    /// Between the request's departure and the response's arrival at the client, without the packets' way.
+    ClientPackets,
     /// A wait of about one known round trip.
     RoundTrip,
     /// The server's accounting lists the interval.
@@ -248,9 +250,10 @@ impl Rule {
     pub const fn text(self) -> &'static str {
         match self {
             Rule::LoadRecord => "between two recorded times of the request",
-            Rule::PathRecord => "the path's record of the packet",
+            Rule::PathRecord => "the packet's times at both ends of the configured path",
             Rule::BothEnds => "packet times at both ends against the connection's fastest packet",
             Rule::ServerPackets => "between request and response at the server's end",
+            Rule::ClientPackets => "between request and response at the client's end, less a round trip",
             Rule::RoundTrip => "one known round trip",
             Rule::ServerCpu => "the server's CPU accounting",
             Rule::AckReleasedFullWindow => "sent when an ACK arrived, congestion window full by TCP_INFO",

@@ -134,11 +134,7 @@ pub struct TcpSample {
     pub min_rtt_ns: Option<u64>,
     /// Pacing rate in bytes per second (`tcpi_pacing_rate`); `None` without a limit.
     pub pacing_rate: Option<u64>,
-    /// Time with data to send or in flight (`tcpi_busy_time`), nanoseconds.
-    pub busy_ns: u64,
-    /// Of that, limited by the receive window (`tcpi_rwnd_limited`), nanoseconds.
-    pub receive_window_limited_ns: u64,
-    /// Of that, limited by the send buffer (`tcpi_sndbuf_limited`), nanoseconds.
+    /// Time with data to send, limited by the send buffer (`tcpi_sndbuf_limited`), nanoseconds.
     pub send_buffer_limited_ns: u64,
 }
 

@@ -25,9 +25,6 @@ pub struct Facts {
     pub peak_in_flight: Option<u64>,
 }
 
-/// Largest payload of a packet that is not merged from several (GSO), with an MTU of 1500.
-const LARGEST_SEGMENT: u64 = 1_460;
-
 impl Facts {
     pub(crate) fn of(evidence: &Evidence, view: Option<&View>, request_arrived: Option<u64>) -> Facts {
         let http2_window = evidence.http2.as_ref().map(|windows| windows.stream_window.min(windows.connection_window));
@@ -35,8 +32,7 @@ impl Facts {
             return Facts { rtt_ns: evidence.configured_rtt_ns, http2_window, ..Facts::default() };
         };
         let bytes = Bytes::of(evidence, view, request_arrived).map(|bytes| bytes.whole);
-        let lengths = view.down.iter().map(|sent| sent.end - sent.first);
-        let segment = lengths.max().map(|longest| longest.min(LARGEST_SEGMENT));
+        let segment = (!view.down.is_empty()).then(|| view.segment());
         let rates = view.down.iter().filter_map(|sent| {
             let (parts, _) = sent.path?;
             let bits = (sent.end - sent.first).saturating_add(HEADER_BYTES).saturating_mul(8);

@@ -5,7 +5,6 @@
 //! come first; a departure just after an ACK is the congestion window's or the send buffer's, which only TCP_INFO
 //! tells apart; a departure without any of these means that the application had not written the data before.
 
-use std::collections::HashMap;
 use std::ops::Range;
 
 use crate::cause::{Cause, Confidence, Rule};
@@ -13,7 +12,7 @@ use crate::evidence::{Evidence, Protocol, TcpSample};
 use crate::http2::Grants;
 use crate::steps::{Step, steps};
 use crate::timeline::{Label, Overlay, Timeline};
-use crate::view::{View, highest};
+use crate::view::{SEGMENT_BYTES, View, highest};
 
 /// A time in which the sender did not send the next bytes of the response, at the server.
 #[derive(Clone, Copy, Debug)]
@@ -46,9 +45,6 @@ pub(crate) struct Sender<'a> {
     reaction: u64,
 }
 
-/// Bytes of a segment that a window must admit at least.
-const SEGMENT_BYTES: u64 = 1_448;
-
 impl<'a> Sender<'a> {
     /// The sender of the response of these bytes.
     pub(crate) fn new(evidence: &'a Evidence, view: &'a View, bytes: &Range<u64>) -> Sender<'a> {
@@ -75,7 +71,7 @@ impl<'a> Sender<'a> {
             peak,
             reduced_from,
             spurious_at,
-            segment: segment(view),
+            segment: view.segment(),
             reaction: (view.rtt() / 8).clamp(MIN_REACTION_NS, MAX_REACTION_NS),
         }
     }
@@ -297,21 +293,6 @@ impl<'a> Sender<'a> {
 /// Shortest and longest time in which a sender reacts to an ACK, nanoseconds: between them an eighth of the round trip.
 const MIN_REACTION_NS: u64 = 50_000;
 const MAX_REACTION_NS: u64 = 1_000_000;
-
-/// Payload of a full segment by the lengths of packets: a packet of several segments (GSO) is a multiple of it.
-fn segment(view: &View) -> u64 {
-    let mut counts = HashMap::<u64, usize>::new();
-    for sent in &view.down {
-        *counts.entry(sent.end - sent.first).or_default() += 1;
-    }
-    let common =
-        counts.into_iter().max_by_key(|(length, count)| (*count, *length)).map_or(SEGMENT_BYTES, |(length, _)| length);
-    let segments = common.div_ceil(LARGEST_SEGMENT).max(1);
-    if common.is_multiple_of(segments) { common / segments } else { SEGMENT_BYTES }
-}
-
-/// Largest payload of a segment with an MTU of 1500, bytes.
-const LARGEST_SEGMENT: u64 = 1_460;
 
 /// Round trips in which slow start sends `left` more bytes after a flight of `in_flight`.
 fn slow_start_rounds(left: u64, in_flight: u64) -> u64 {

@@ -57,11 +57,14 @@ mod client_side;
 mod evidence;
 mod explanation;
 mod facts;
+mod fates;
 mod hold;
 mod http2;
 mod request;
 mod response;
+mod run;
 mod sentence;
+mod sequence;
 mod spacing;
 mod steps;
 mod summary;
@@ -70,7 +73,7 @@ mod transfer;
 mod view;
 mod what_if;
 
-pub use capture::{Connections, evidence};
+pub use capture::{Connections, clock_difference, evidence};
 pub use cause::{Cause, Confidence, Limit, Rule};
 pub use evidence::{
     CpuInterval, CpuWait, DataFrame, Evidence, Http2Windows, LoadTimes, Packet, PathRecord, Protocol, Span, TcpSample,
@@ -78,6 +81,9 @@ pub use evidence::{
 };
 pub use explanation::{Dominant, Explanation, Share, explain};
 pub use facts::Facts;
+pub use fates::{ClientLinks, LinkFacts};
+pub use run::{RunInputs, RunJoin};
+pub use sequence::{TimeSequence, time_sequence};
 pub use summary::{Explained, Group, Summary};
 pub use timeline::Interval;
 pub use transfer::{Transfer, TransferTime};

@@ -117,7 +117,8 @@ impl Response<'_> {
             (true, true) => Confidence::Likely,
             _ => Confidence::Weak,
         };
-        let label = Label::new(Cause::ServerProcessing, confidence, Rule::ServerPackets);
+        let rule = if self.view.departures_seen { Rule::ServerPackets } else { Rule::ClientPackets };
+        let label = Label::new(Cause::ServerProcessing, confidence, rule);
         timeline.push_over(first.at, label, &self.cpu);
         if sent.earlier.is_some() {
             let arrival = first.at.saturating_add(self.view.down_delay());

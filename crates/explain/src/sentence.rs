@@ -12,7 +12,11 @@ pub(crate) fn sentence(group: &Group, example: &Explanation) -> String {
     let Some(dominant) = group.dominant else { return String::from("The responses took no time.") };
     let percent = (dominant.time_ns * 100 + group.response_time_ns / 2) / group.response_time_ns.max(1);
     let place = group.distance_ns.map_or(String::from("Of"), |distance| format!("At {}, of", duration(distance)));
-    let median = format!("the median response of {}", duration(group.response_time_ns));
+    let which = match group.percentile {
+        5_000 => String::from("median"),
+        percentile => format!("p{}", percentile / 100),
+    };
+    let median = format!("the {which} response of {}", duration(group.response_time_ns));
     if dominant.limit == Limit::Of(Cause::Unknown) {
         return format!("{place} {median}, {percent} % is unknown: the inputs do not decide what limits it.");
     }

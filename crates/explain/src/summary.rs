@@ -26,7 +26,8 @@ pub struct Summary {
     pub distances: Vec<Group>,
     /// Places of the five slowest responses in the set, the slowest first.
     pub slowest: Vec<usize>,
-    /// What limits the median response of the distance whose median is longest, with a remedy where one is known.
+    /// What limits the median response of the distance whose median is longest, with a remedy where one is known; and
+    /// what limits p99, if that is something else and takes far longer.
     pub sentence: String,
 }
 
@@ -51,6 +52,8 @@ pub struct Group {
 
 /// Median, and the percentiles that tails are judged by.
 const PERCENTILES: [u32; 3] = [5_000, 9_500, 9_900];
+/// A tail that takes this many times the median's time is worth a sentence of its own.
+const TAIL_FACTOR: u64 = 2;
 /// Number of slowest responses.
 const SLOWEST: usize = 5;
 
@@ -58,7 +61,8 @@ impl Summary {
     /// The figures of `responses`.
     pub fn of(responses: &[Explained]) -> Summary {
         let all = ranked(responses, |_| true);
-        let percentiles = PERCENTILES.iter().filter_map(|rank| group(responses, &all, *rank, None)).collect();
+        let percentiles: Vec<Group> =
+            PERCENTILES.iter().filter_map(|rank| group(responses, &all, *rank, None)).collect();
         let mut classes = BTreeMap::<u64, Vec<usize>>::new();
         for place in &all {
             if let Some(distance) = responses[*place].distance_ns {
@@ -71,8 +75,16 @@ impl Summary {
             .collect();
         let headline = distances.iter().max_by_key(|group| group.response_time_ns).cloned();
         let headline = headline.or_else(|| group(responses, &all, PERCENTILES[0], None));
+        let sentence_of = |group: &Group| sentence(group, &responses[group.example].explanation);
         let sentence = headline.map_or(String::from("No response to explain."), |group| {
-            sentence(&group, &responses[group.example].explanation)
+            // The tail has a sentence of its own where something else limits it.
+            let limit = |group: &Group| group.dominant.map(|dominant| dominant.limit);
+            let tail = percentiles.last().filter(|tail| {
+                tail.response_time_ns >= group.response_time_ns.saturating_mul(TAIL_FACTOR)
+                    && limit(tail) != limit(&group)
+            });
+            let tail = tail.map_or(String::new(), |tail| format!(" {}", sentence_of(tail)));
+            sentence_of(&group) + &tail
         });
         let slowest = all.iter().rev().take(SLOWEST).copied().collect();
         Summary { responses: responses.len(), percentiles, distances, slowest, sentence }

@@ -9,6 +9,8 @@ mod round_trip;
 mod sequence;
 mod upward;
 
+use std::collections::HashMap;
+
 use schema::Direction;
 
 use crate::evidence::{Evidence, Packet, PathRecord};
@@ -154,6 +156,19 @@ impl View {
         self.arrival_index.holding(byte).len() > 1
     }
 
+    /// Payload of a full segment: the most frequent length, or the part of it that is below an MTU of 1500, since a
+    /// packet of several segments (GSO) is a multiple of it.
+    pub(crate) fn segment(&self) -> u64 {
+        let mut counts = HashMap::<u64, usize>::new();
+        for sent in &self.down {
+            *counts.entry(sent.end - sent.first).or_default() += 1;
+        }
+        let common = counts.into_iter().max_by_key(|(length, count)| (*count, *length));
+        let common = common.map_or(SEGMENT_BYTES, |(length, _)| length);
+        let segments = common.div_ceil(LARGEST_SEGMENT).max(1);
+        if common.is_multiple_of(segments) { common / segments } else { SEGMENT_BYTES }
+    }
+
     /// One-way delay downward without queues, 0 if unknown.
     pub(crate) fn down_delay(&self) -> u64 {
         self.delay.map_or(0, |delay| delay.down)
@@ -175,6 +190,11 @@ impl View {
         place.checked_sub(1).map(|last| self.sent_end[last])
     }
 }
+
+/// Bytes of a segment with an MTU of 1500 and TCP timestamps, where packets do not show it.
+pub(crate) const SEGMENT_BYTES: u64 = 1_448;
+/// Largest payload of a segment with an MTU of 1500, bytes.
+const LARGEST_SEGMENT: u64 = 1_460;
 
 /// The running maximum.
 pub(crate) fn highest(values: impl Iterator<Item = u64>) -> Vec<u64> {

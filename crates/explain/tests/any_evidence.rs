@@ -95,8 +95,6 @@ fn sample() -> impl Strategy<Value = TcpSample> {
             segment_bytes: segment,
             min_rtt_ns,
             pacing_rate: min_rtt_ns,
-            busy_ns: limited,
-            receive_window_limited_ns: limited / 2,
             send_buffer_limited_ns: limited,
         },
     )

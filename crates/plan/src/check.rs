@@ -67,6 +67,12 @@ impl Plan {
             ));
         }
         self.watch.check()?;
+        if self.watch.keep && self.path.is_some() && self.watch_at() != WatchAt::Both {
+            return Err(format!(
+                "watch keep = true with at = \"{}\" (--watch): packets are kept of both ends; leave at (--watch) out",
+                self.watch_at().name()
+            ));
+        }
         if self.watch.tap && self.host.engine == Engine::IoUring {
             return Err(
                 "tap (--tap) records function calls, which io_uring does not make: write engine = \"epoll\", or leave it out"

@@ -29,6 +29,11 @@ impl Given {
         self.0.contains(option)
     }
 
+    /// The typed options, in the order of their names.
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(String::as_str)
+    }
+
     /// The typed options of `typed` laid over `base`. Options must have the names of their fields.
     ///
     /// # Panics

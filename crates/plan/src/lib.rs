@@ -186,7 +186,8 @@ impl Plan {
 
     /// The ends of the path at which packets are captured.
     pub fn watch_at(&self) -> WatchAt {
-        self.watch.at.unwrap_or(if self.path.is_some() { WatchAt::Server } else { WatchAt::None })
+        let of_path = if self.watch.keep { WatchAt::Both } else { WatchAt::Server };
+        self.watch.at.unwrap_or(if self.path.is_some() { of_path } else { WatchAt::None })
     }
 
     /// The plan as TOML with every field that is set; [`Plan::from_toml`] reads it back.

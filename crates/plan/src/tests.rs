@@ -204,6 +204,7 @@ fn plan() -> impl Strategy<Value = Plan> {
                 at,
                 snaplen: Bytes(snaplen),
                 ring: Bytes(ring),
+                keep: seed % 4 == 0 && at == Some(WatchAt::Both),
                 tap: seed % 2 == 0 && engine != Engine::IoUring,
             };
             let idle = if seed % 3 == 0 { Idle::Sleep } else { Idle::Awake };

@@ -24,6 +24,12 @@ pub struct WatchPlan {
     /// run suspect.
     #[cfg_attr(feature = "cli", arg(skip = default_ring()))]
     pub ring: Bytes,
+    /// Keep the headers of the packets of both ends in the run's folder, for `yamabiko explain`. At most 128 MB of
+    /// memory; beyond that whole connections are left out.
+    // `--explain` of `bench` sets it.
+    #[serde(skip_serializing_if = "is_false")]
+    #[cfg_attr(feature = "cli", arg(skip))]
+    pub keep: bool,
     /// Record the load generator's own sockets with `yamabiko tap`, as a third vantage point. The load then uses epoll,
     /// because a tap cannot see io_uring, and pays the cost of the tap.
     // `--tap` is defined by each verb: some have none.
@@ -34,7 +40,7 @@ pub struct WatchPlan {
 
 impl Default for WatchPlan {
     fn default() -> Self {
-        WatchPlan { at: None, snaplen: default_snaplen(), ring: default_ring(), tap: false }
+        WatchPlan { at: None, snaplen: default_snaplen(), ring: default_ring(), keep: false, tap: false }
     }
 }
 

@@ -24,6 +24,7 @@ mod compare_page;
 pub mod disk;
 mod disk_page;
 pub mod durations;
+mod explain_page;
 pub mod export;
 pub mod fleet;
 mod gateway;
@@ -50,6 +51,7 @@ pub use cache_page::cache_page;
 pub use capacity_page::capacity_page;
 pub use compare_page::{CompareSources, SideRun, compare_page};
 pub use disk_page::disk_page;
+pub use explain_page::{ExplainSources, ExplainedResponse, explain_page};
 pub use gateway_page::gateway_page;
 #[cfg(feature = "export")]
 pub use junit::junit;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   Chart  lines and steps over numbers: time, distributions, percentile curves, histograms ─┐
-//!   Bars   values by name: by distance, by cause                                             ├─> Figure ─> SVG
+//!   Bars   values by name, or parts of a whole                                               ├─> Figure ─> SVG
 //!   Heat   distribution of durations over time                                              │
 //!   Spans  differences with their intervals                                                  │
 //!   Diagram  the testbed: clients, path, server, with figures                                │
@@ -27,6 +27,7 @@ pub mod quantity;
 mod rows;
 mod scale;
 pub mod spans;
+mod stacked;
 mod svg;
 mod thin;
 mod ticks;

@@ -40,6 +40,7 @@ use self::tap::{Tap, blocks};
 use self::wall::Wall;
 use crate::drive::progress::Progress;
 use crate::error::TestbedError;
+use crate::packets::KeptPackets;
 use crate::topology::{CLIENT_DEVICE, Topology};
 use plan::{WatchAt, WatchPlan};
 use validity::evidence::Watched;
@@ -74,6 +75,8 @@ pub struct WatchSetup<'a> {
     pub seed: u64,
     /// Cores of the thread; `None`: any.
     pub cores: Option<Cores>,
+    /// Whether the packets' headers are kept.
+    pub keeps_packets: bool,
 }
 
 /// Records of ended connections and requests, for the recorder.
@@ -89,7 +92,7 @@ pub struct WireBatch {
 
 /// The running capture. Dropping it without [`Watching::end`] ends the thread and loses its results.
 pub struct Watching {
-    thread: Option<JoinHandle<Watched>>,
+    thread: Option<JoinHandle<(Watched, Option<KeptPackets>)>>,
     stop: Arc<Stop>,
 }
 
@@ -175,11 +178,12 @@ impl Taps {
 }
 
 impl Watching {
-    /// Processes the packets captured so far, and ends. Call it when the path has been idle for a short time.
+    /// Processes the packets captured so far, and ends; returns the results and the kept packets. Call it when the path
+    /// has been idle for a short time.
     ///
     /// # Panics
     /// The thread itself panicked.
-    pub fn end(mut self) -> Watched {
+    pub fn end(mut self) -> (Watched, Option<KeptPackets>) {
         self.request_stop();
         let thread = self.thread.take().expect("the thread is only taken here and in drop");
         thread.join().expect("the capture thread does not panic")
@@ -212,6 +216,7 @@ struct CaptureThread {
     watch: Watch,
     sampler: WireSampler,
     between: Option<Between>,
+    kept: Option<KeptPackets>,
     records: Outlet,
     /// Counts at the start and the end of the phase.
     at_start: Option<Counts>,
@@ -241,6 +246,7 @@ impl CaptureThread {
             watch,
             sampler: WireSampler::new(setup.seed, setup.start, setup.measured_from),
             between,
+            kept: setup.keeps_packets.then(KeptPackets::default),
             records,
             at_start: None,
             at_end: None,
@@ -248,7 +254,7 @@ impl CaptureThread {
         }
     }
 
-    fn run(mut self, epoll: &Epoll, stop: &Stop) -> Watched {
+    fn run(mut self, epoll: &Epoll, stop: &Stop) -> (Watched, Option<KeptPackets>) {
         let began = self.clock.now();
         let mut next_second = began + SECOND;
         let mut events = [Event::EMPTY; 4];
@@ -306,6 +312,9 @@ impl CaptureThread {
             if let Some(between) = &mut self.between {
                 between.packet(End::Server, at, packet.bytes, packet.original_length);
             }
+            if let Some(kept) = &mut self.kept {
+                kept.packet(End::Server, at, packet.bytes, packet.original_length);
+            }
             tap.read += 1;
             last = Some(at);
         }
@@ -324,6 +333,9 @@ impl CaptureThread {
         for packet in block.packets() {
             let at = self.wall.run_time(packet.at);
             between.packet(End::Client, at, packet.bytes, packet.original_length);
+            if let Some(kept) = &mut self.kept {
+                kept.packet(End::Client, at, packet.bytes, packet.original_length);
+            }
             tap.read += 1;
         }
         true
@@ -383,7 +395,7 @@ impl CaptureThread {
         }
     }
 
-    fn finish(mut self, began: Timestamp) -> Watched {
+    fn finish(mut self, began: Timestamp) -> (Watched, Option<KeptPackets>) {
         self.wall.check();
         let now = self.clock.now();
         let end = self.phase.1.unwrap_or(now);
@@ -396,7 +408,7 @@ impl CaptureThread {
         let counts = self.watch.live().counts;
         let to = self.at_end.unwrap_or(counts);
         let from = self.at_start.unwrap_or(to);
-        Watched {
+        let watched = Watched {
             levels: self.sampler.finish(),
             whole: counts,
             measured: difference(to, from),
@@ -405,7 +417,8 @@ impl CaptureThread {
             wall: now.since(began),
             between: self.between.map(Between::finish),
             ..self.watched
-        }
+        };
+        (watched, self.kept)
     }
 }
 

@@ -68,7 +68,7 @@ pub use self::component::ComponentAlone;
 #[cfg(feature = "experiments")]
 pub use self::disk::Disk;
 pub use self::doctor::Doctor;
-pub use self::explain::Explain;
+pub use self::explain::{Explain, with_read};
 #[cfg(feature = "export")]
 pub use self::export::Push;
 #[cfg(feature = "experiments")]
@@ -121,8 +121,8 @@ pub enum Verb {
     /// Measure storage: reads, writes, seeks, commits (fio)
     #[cfg(feature = "experiments")]
     Disk(Disk),
-    /// Explain what limits the responses of a capture file
-    Explain(Explain),
+    /// Explain what limits responses: of a run, of a capture
+    Explain(Box<Explain>),
     /// Predict a server's capacity from its service demands
     #[cfg(feature = "experiments")]
     Predict(Box<Predict>),
@@ -185,7 +185,7 @@ pub struct Demo {
     pub show: ShowOptions,
 }
 
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub struct Bench {
     #[command(flatten)]
     pub given: Given,
@@ -213,9 +213,12 @@ pub struct Bench {
     pub host: HostPlan,
     #[command(flatten)]
     pub result: ResultOptions,
+    /// Keep the headers of the packets of both ends, and explain what limits the responses, as `yamabiko explain` does
+    #[arg(long, help_heading = "Explanation", conflicts_with = "no_save")]
+    pub explain: bool,
 }
 
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Result")]
 pub struct ResultOptions {
     /// Objective of the run, such as 'p99 < 200ms, errors < 0.1%'; exit with 4 if it is not met

@@ -15,7 +15,7 @@ use verbs::{GROUPS, VERBS, VerbHelp};
 /// Wrong usage, or a request for help or the version.
 pub fn parse() -> Result<Arguments, clap::Error> {
     let mut command = command();
-    let matches = command.try_get_matches_from_mut(std::env::args_os())?;
+    let matches = command.try_get_matches_from_mut(crate::args::with_read(std::env::args_os()))?;
     Arguments::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
 }
 
@@ -163,6 +163,7 @@ mod tests {
                 if words.first().map(String::as_str) != Some("yamabiko") {
                     continue;
                 }
+                let words = crate::args::with_read(words.iter().map(Into::into));
                 if let Err(error) = super::command().try_get_matches_from(&words) {
                     assert_eq!(error.kind(), ErrorKind::DisplayHelp, "{line}: {error}");
                 }

@@ -8,6 +8,7 @@ mod real_load {
     mod against;
     mod bench;
     mod dynamic;
+    mod explain;
     mod handshakes;
     mod http2;
     mod server;

@@ -16,10 +16,10 @@ type Change = (fn(&mut World), Limit);
 /// The shift of both ends' windows.
 const SCALE: u8 = 7;
 /// LINKTYPE_RAW: IP without a link header.
-const RAW: u16 = 101;
+pub const RAW: u16 = 101;
 
 /// A packet as bytes of IPv4 and TCP; HTTP/1 by the bytes' places on their streams.
-fn frame(packet: &Packet, recording: &Recording, request_first: u32, size: u64) -> Vec<u8> {
+pub fn frame(packet: &Packet, recording: &Recording, request_first: u32, size: u64) -> Vec<u8> {
     let up = packet.direction == Direction::Up;
     let is_syn = packet.flags & flags::SYN != 0;
     let mut options = Vec::new();

@@ -53,6 +53,8 @@ pub enum Inputs {
     Server,
     /// Load times.
     Load,
+    /// What a run of load keeps: load times, packets of both ends, and the configured path.
+    Run,
 }
 
 impl Inputs {
@@ -65,12 +67,16 @@ impl Inputs {
             Inputs::ClientAndRtt => "packets of the client, known RTT",
             Inputs::Server => "packets of the server",
             Inputs::Load => "load times",
+            Inputs::Run => "a run of load",
         }
     }
 }
 
 /// What the instruments of a recording saw.
 pub fn evidence(world: &World, recording: Recording, inputs: Inputs) -> Evidence {
+    if inputs == Inputs::Run {
+        return crate::runs::evidence(world, &recording);
+    }
     let all = inputs == Inputs::All;
     let protocol = if world.is_http2() { Protocol::Http2 } else { Protocol::Http1 };
     let windows = Http2Windows {

@@ -5,6 +5,7 @@ mod cases;
 mod mixtures;
 mod path;
 mod remedies;
+mod runs;
 mod sender;
 mod sentences;
 mod sim;
@@ -87,6 +88,10 @@ impl Question {
         if inputs != Inputs::All && right.contains(&Limit::Of(Cause::CpuThrottling)) {
             // Without the server's CPU accounting, throttling is part of its processing.
             right.push(Limit::Of(Cause::ServerProcessing));
+        }
+        if inputs == Inputs::Run && right.contains(&Limit::Of(Cause::Http2ConnectionWindow)) {
+            // A run has the load's updates by their packets, which do not name the window.
+            right.push(Limit::Of(Cause::Http2StreamWindow));
         }
         let answer = explanation.dominant().expect("every response takes time");
         let mark = match answer {

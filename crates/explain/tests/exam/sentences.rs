@@ -93,3 +93,18 @@ fn the_generator_that_reads_late_is_the_generator() {
     world.receive_lag = 30 * MS;
     assert_eq!(explained(&world).time_of(Cause::ReceiveLag), 30 * MS);
 }
+
+#[test]
+fn a_stop_of_the_server_has_a_sentence_of_its_own_at_p99() {
+    let response = |number: u64| {
+        let mut world = World::plain(20, 10_000);
+        world.processing = if number < 97 { MS } else { 1_400 * MS };
+        Explained { distance_ns: Some(world.rtt), explanation: explained(&world) }
+    };
+    let sentence = |count: u64| Summary::of(&(0..count).map(response).collect::<Vec<_>>()).sentence;
+    let with_stop = sentence(100);
+    assert!(with_stop.contains("the median response") && with_stop.contains("is distance"), "{with_stop}");
+    assert!(with_stop.contains("Of the p99 response of 1.4"), "{with_stop}");
+    assert!(with_stop.ends_with("% is server processing."), "{with_stop}");
+    assert!(!sentence(97).contains("p99"), "without a stop");
+}

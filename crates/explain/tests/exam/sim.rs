@@ -469,8 +469,6 @@ impl Sim<'_> {
                 segment_bytes: SEGMENT as u32,
                 min_rtt_ns: None,
                 pacing_rate: None,
-                busy_ns: 0,
-                receive_window_limited_ns: 0,
                 send_buffer_limited_ns: sender.buffer_limited_at(self.sampled_at),
             });
             self.sampled_at += SAMPLE_INTERVAL;

@@ -18,6 +18,8 @@ pub struct Bars {
     pub rows: Vec<BarRow>,
     /// Whether the values are dots on a logarithmic axis.
     pub dots: bool,
+    /// Whether the values of a group are parts of a whole, side by side in one bar.
+    pub stacked: bool,
 }
 
 /// One group.
@@ -35,12 +37,25 @@ impl Bars {
     /// Bars of one quantity.
     pub fn new(title: impl Into<String>, quantity: Quantity, series: &[&str]) -> Self {
         let series = series.iter().map(|&name| name.to_owned()).collect();
-        Bars { title: title.into(), about: String::new(), quantity, series, rows: Vec::new(), dots: false }
+        Bars {
+            title: title.into(),
+            about: String::new(),
+            quantity,
+            series,
+            rows: Vec::new(),
+            dots: false,
+            stacked: false,
+        }
     }
 
     /// Dots on a logarithmic axis, one line for each name; values that are not positive are left out.
     pub fn dots(title: impl Into<String>, quantity: Quantity, series: &[&str]) -> Self {
         Bars { dots: true, ..Bars::new(title, quantity, series) }
+    }
+
+    /// Parts of a whole, one bar for each name.
+    pub fn stacked(title: impl Into<String>, quantity: Quantity, series: &[&str]) -> Self {
+        Bars { stacked: true, ..Bars::new(title, quantity, series) }
     }
 
     /// Adds a sentence.

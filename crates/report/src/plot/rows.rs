@@ -9,7 +9,11 @@ use super::svg::{Anchor, Svg, text_width};
 
 /// Draws them.
 pub(super) fn bars(bars: &Bars, width: Width, standalone: bool) -> String {
-    if bars.dots { dots(bars, width, standalone) } else { lengths(bars, width, standalone) }
+    match (bars.dots, bars.stacked) {
+        (true, _) => dots(bars, width, standalone),
+        (false, true) => super::stacked::stacked(bars, width, standalone),
+        (false, false) => lengths(bars, width, standalone),
+    }
 }
 
 fn lengths(bars: &Bars, width: Width, standalone: bool) -> String {
@@ -113,7 +117,7 @@ fn dots(bars: &Bars, width: Width, standalone: bool) -> String {
     svg.into_text()
 }
 
-fn entries(bars: &Bars) -> Vec<Entry<'_>> {
+pub(super) fn entries(bars: &Bars) -> Vec<Entry<'_>> {
     match bars.series.len() {
         0 | 1 => Vec::new(),
         _ => (bars.series.iter().enumerate())
@@ -122,7 +126,7 @@ fn entries(bars: &Bars) -> Vec<Entry<'_>> {
     }
 }
 
-fn begun(bars: &Bars, entries: &[Entry<'_>], across: f64, height: f64, title: f64) -> Svg {
+pub(super) fn begun(bars: &Bars, entries: &[Entry<'_>], across: f64, height: f64, title: f64) -> Svg {
     let standalone = title > 0.0;
     let mut svg = Svg::new(across, height, &bars.title, &description(bars), standalone);
     if standalone {

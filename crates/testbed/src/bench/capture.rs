@@ -51,6 +51,7 @@ pub fn start(taps: Taps, setting: &Setting<'_>) -> Result<(Watching, WireSide), 
         port: Some(setting.port),
         seed: setting.plan.seed,
         cores: setting.cores.watch_cores(),
+        keeps_packets: setting.plan.watch.keep && setting.folder.is_some(),
     };
     let watching = taps.watch(setup, sender).map_err(TestbedError::system("start the packet capture"))?;
     let rtts_ns: Vec<u64> = clients.iter().map(path::ClientPath::rtt_ns).collect();

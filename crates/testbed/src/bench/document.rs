@@ -232,6 +232,13 @@ fn write_files(ended: &Ended<'_>, document: &Document, counted: &Counted) {
     let wire = ended.wire().map(|(_, figures)| figures);
     let stored =
         files::write_summary_files(folder, document, &counted.load.histograms, wire, (counted.from, counted.end));
+    if let (Some(kept), Some(watched)) = (&ended.capture.kept, &ended.capture.packets) {
+        let lost = watched.drops + watched.client_drops;
+        let written = kept.write(folder.path(), lost, ended.clock.started(), (counted.from, counted.end));
+        if let Err(error) = written {
+            let _ = writeln!(std::io::stderr(), "yamabiko: the run's packets are not stored: {error}");
+        }
+    }
     if let Err(error) = stored {
         let why = error.to_string();
         let why = units::printable(&why);

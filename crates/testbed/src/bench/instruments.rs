@@ -15,6 +15,7 @@ use crate::distances;
 use crate::drive::path_live::PathLive;
 use crate::error::TestbedError;
 use crate::handshakes::Handshakes;
+use crate::packets::KeptPackets;
 use crate::recorder::{Counting, Judging, Outlet, Recorder, Recording, WireSide};
 use crate::recording_folder::RecordingFolder;
 use crate::snapshot::{MainThreadReadings, PathFacts, SnapshotBuilder};
@@ -39,6 +40,8 @@ pub(super) struct Instruments {
 pub(super) struct Capture {
     /// The packet capture.
     pub packets: Option<Watched>,
+    /// Headers of its packets, if they are kept.
+    pub kept: Option<KeptPackets>,
     /// The tap of the load's own sockets.
     pub sockets: Option<Tapped>,
 }
@@ -104,9 +107,9 @@ impl Instruments {
 
     /// Ends capture and tap. The capture ends first, which closes its queue to the recorder.
     pub fn end(self) -> (Capture, Recorder) {
-        let packets = self.capture.map(Watching::end);
+        let (packets, kept) = self.capture.map(Watching::end).unzip();
         let sockets = self.tap.map(Tapping::end);
-        (Capture { packets, sockets }, self.recorder)
+        (Capture { packets, kept: kept.flatten(), sockets }, self.recorder)
     }
 }
 

@@ -32,7 +32,7 @@ use self::pipe::Pipe;
 
 /// Flow control must not be the limit, as with h2load (`-w 30 -W 30`): 2^30 - 1 bytes for a stream and for the
 /// connection. Received data is counted and discarded, so nothing accumulates.
-const WINDOW: u32 = (1 << 30) - 1;
+pub(crate) const WINDOW: u32 = (1 << 30) - 1;
 
 /// Largest accepted head of a response, as with HTTP/1.
 const HEAD_MAX: u32 = 64 << 10;

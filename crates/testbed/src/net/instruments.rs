@@ -129,7 +129,7 @@ impl Instruments {
     pub fn end(self) -> Capture {
         let sockets = self.tap.map(Tapping::end);
         let packets = self.capture.map(|(watching, recorder)| {
-            let watched = watching.end();
+            let (watched, _) = watching.end();
             let (figures, error) = recorder.join().expect("the recorder does not panic");
             (watched, figures, error)
         });
@@ -167,6 +167,7 @@ fn capture(taps: Taps, setting: Setting<'_>) -> std::io::Result<(Watching, Recor
             port: None,
             seed: setting.plan.seed,
             cores: None,
+            keeps_packets: false,
         },
         sender,
     )?;

@@ -141,7 +141,7 @@ impl Between {
 }
 
 /// Direction and client of a packet.
-fn direction_and_client(bytes: &[u8]) -> Option<(Direction, u32)> {
+pub(crate) fn direction_and_client(bytes: &[u8]) -> Option<(Direction, u32)> {
     let v4 = |at: usize| {
         let octets: [u8; 4] = bytes.get(at..at + 4)?.try_into().ok()?;
         CLIENTS.index(Ipv4Addr::from(octets).into())

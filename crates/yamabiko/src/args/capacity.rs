@@ -118,6 +118,7 @@ impl Capacity {
             to: self.to,
             watch: self.watch,
             tap: false,
+            explain: false,
             host: self.host,
             result: ResultOptions { name, ..self.result },
         })?;

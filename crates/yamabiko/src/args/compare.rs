@@ -206,6 +206,7 @@ impl Compare {
             to,
             watch,
             tap: false,
+            explain: false,
             host,
             result: ResultOptions {
                 slo: None,

@@ -50,7 +50,7 @@ pub fn bench(bench: &Bench) -> Result<Plan> {
         path,
         server: bench.server.server_plan(),
         target: bench.server.target_plan(&bench.to),
-        watch: WatchPlan { tap: bench.tap, ..bench.watch },
+        watch: WatchPlan { tap: bench.tap, keep: bench.explain, ..bench.watch },
         host: bench.host.clone(),
         slo: bench.result.slo.clone(),
         ..Plan::default()

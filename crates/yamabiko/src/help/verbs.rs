@@ -101,9 +101,18 @@ pub(super) const VERBS: &[VerbHelp] = &[
         ("duration", "Length of a trial"),
         ("json", "Print one JSON document only"),
     ], &[("All tests through a gateway", "yamabiko gateway client 192.0.2.1 --token-file secret")]),
-    help("explain", &[], &[
-        ("Packets of the client's host", "yamabiko explain -r client.pcap"),
-        ("Both ends, on one clock", "yamabiko explain -r client.pcap --read-server server.pcap"),
+    help("explain", &[
+        ("url", "URL as for `bench`, or a stored run (`last`)"),
+        ("rate", "Offered rate [default: 20/s]; without a URL -r is --read"),
+        ("rtt", "Round-trip time of every client, or of a capture file"),
+        ("server", "Start this server at the end of the path"),
+        ("read", "Explain this pcap or pcapng file"),
+        ("read-server", "Capture of the same connections at the server"),
+        ("html", "Also write a page to this file"),
+        ("json", "Print one JSON document only"),
+    ], &[
+        ("A service 150 ms away", "yamabiko explain http://localhost:8080/ --rtt 150ms"),
+        ("A capture of the client's host", "yamabiko explain -r client.pcap"),
     ]),
     help("predict", &[
         ("url", "URLs to request; HOST is `server` with --server"),

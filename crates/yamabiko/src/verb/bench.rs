@@ -8,6 +8,7 @@ use store::RunStore;
 use sys::signal::Interrupts;
 use testbed::Outcome;
 
+use super::explain::Explained;
 use crate::args;
 use crate::args::{ShowOptions, to_plan};
 pub use crate::command_line::{command_line, quote};
@@ -62,19 +63,28 @@ pub fn execute_plan(plan: &Plan, options: &ExecutionOptions<'_>) -> Result<Exit>
     let mut display = live.observing(Display::new("", options.json));
     let outcome =
         testbed::bench_tapped(plan, tap_start, options.command, run_store.as_ref(), &interrupts, &mut display)?;
-    show(&outcome, options.json)?;
+    let explained = match &outcome.folder {
+        Some(folder) if plan.watch.keep => Some(super::explain::of_run(folder, &outcome.document)?),
+        _ => None,
+    };
+    show(&outcome, explained.as_ref(), options.json)?;
     Ok(exit::of_document(&outcome.document, options.strict))
 }
 
-fn show(outcome: &Outcome, json: bool) -> Result<()> {
+fn show(outcome: &Outcome, explained: Option<&Explained>, json: bool) -> Result<()> {
     if json {
-        print(&(serde_json::to_string_pretty(&outcome.document)? + "\n"))
+        let mut document = serde_json::to_value(&outcome.document)?;
+        if let Some(explained) = explained {
+            document["explain"] = explained.summary_json();
+        }
+        print(&(serde_json::to_string_pretty(&document)? + "\n"))
     } else {
         let (document, times) = (&outcome.document, Some(&outcome.response_time));
         // Only a stored run has a series of seconds.
         let run_dir = Some(&document.run.dir).filter(|dir| !dir.is_empty());
         let seconds = run_dir.map(|dir| super::report::seconds(Path::new(dir))).unwrap_or_default();
-        print(&report::terminal::render_over_time(document, times, &seconds, terminal::style()))
+        print(&report::terminal::render_over_time(document, times, &seconds, terminal::style()))?;
+        explained.map_or(Ok(()), |explained| print(&format!("\n{}", explained.text())))
     }
 }
 

@@ -1,157 +1,153 @@
-//! `yamabiko explain`: what limits the responses of a capture file.
+//! `yamabiko explain`: what limits the responses of a run or of a capture file.
 //!
 //! ```text
-//!   file --> packets --+--> watch: requests and their times --\
-//!                      '--> explain: packets by connection ----+--> evidence --> explanation --> summary, text, JSON
+//!   URL --> bench, packets kept --> stored run --\
+//!   RUN ------------------------> stored run -----+--> evidence --> explanation --> summary, text, JSON, page
+//!   FILE --> packets --> requests ---------------/
 //! ```
 
+mod capture;
+mod run;
 mod text;
 
-use std::fs::File;
 use std::path::Path;
 
-use anyhow::{Result, anyhow, bail, ensure};
-use explain::{Connections, Evidence, Explained, Explanation, Summary};
-use schema::WireRequest;
-use sys::clock::realtime_ns;
-use sys::signal::Interrupts;
-use units::Timestamp;
-use units::time::saturating_nanos;
-use watch::{CapturePoint, Watch, WatchSpec};
-use wire::link::LinkType;
+use anyhow::{Result, ensure};
+use explain::{Evidence, Explanation, Summary};
+use report::{ExplainSources, ExplainedResponse};
+use schema::Document;
+use testbed::explained::RunEvidence;
 
 use super::bench::print;
-use super::capture_file;
-use crate::args::{self, At};
+use crate::args;
 use crate::exit::Exit;
-use crate::terminal::print_message;
+use crate::page_file;
 
-/// Reads the captures and explains every response in them.
+/// Explains a run to be made, a stored run, or capture files.
 pub fn run(arguments: &args::Explain) -> Result<Exit> {
-    let interrupts = Interrupts::install()?;
-    let at_client = match (arguments.at, &arguments.read_server) {
-        (At::Client, _) => true,
-        (At::Server, None) => false,
-        (At::Server, Some(_)) => bail!("--at server with --read-server: --read is then of the client; leave --at out"),
-        (At::Between, _) => bail!("--at between: a capture between the ends is not explained; capture at one of them"),
-    };
-    let point = if at_client { CapturePoint::AtClient } else { CapturePoint::AtServer };
-    let main = Capture::read(&arguments.read, point, &interrupts)?;
-    let other = match &arguments.read_server {
-        Some(path) => Some(Capture::read(path, CapturePoint::AtServer, &interrupts)?),
-        None => None,
-    };
-    let (client, server) = match at_client {
-        true => (Some(&main.connections), other.as_ref().map(|other| &other.connections)),
-        false => (None, Some(&main.connections)),
-    };
-    let mut responses: Vec<(WireRequest, Explained)> = Vec::new();
-    let mut server_seen = false;
-    for request in main.requests {
-        let evidence: Option<Evidence> = explain::evidence(&request, client, server);
-        if let Some(mut evidence) = evidence {
-            server_seen |= evidence.server_packets.is_some();
-            evidence.configured_rtt_ns = arguments.rtt.map(saturating_nanos);
-            let explanation: Explanation = explain::explain(&evidence);
-            responses.push((request, Explained { distance_ns: None, explanation }));
-        }
+    if arguments.read.is_none() && !arguments.is_stored() {
+        return run::make(arguments);
     }
-    let path = arguments.read.display();
+    let other = arguments.without_effect();
+    let what = if arguments.read.is_some() { "a capture file" } else { "a stored run" };
     ensure!(
-        !responses.is_empty(),
-        "{path}: no complete HTTP/1 response with its packets; encrypted connections and HTTP/2 are not explained"
+        other.is_empty(),
+        "--{}: no effect on {what}; expected only with a URL, which begins with http:// or https://",
+        other.join(", --").replace('_', "-")
     );
-    if let (Some(server), false) = (&arguments.read_server, server_seen) {
-        let server = server.display();
-        print_message(format_args!("note: {server}: none of the connections of {path}, which alone is explained"));
+    if arguments.read.is_some() { capture::run(arguments) } else { run::stored(arguments) }
+}
+
+/// Explains a run in its folder.
+///
+/// # Errors
+/// The folder cannot be read.
+pub fn of_run(dir: &Path, document: &Document) -> Result<Explained> {
+    run::explained(RunEvidence::read(dir)?, document)
+}
+
+/// The name of a response for people, and what identifies it in JSON.
+struct Label {
+    text: String,
+    json: serde_json::Map<String, serde_json::Value>,
+}
+
+/// Explained responses with what is printed about them.
+pub struct Explained {
+    title: String,
+    labels: Vec<Label>,
+    responses: Vec<explain::Explained>,
+    summary: Summary,
+    /// What limits the explanation.
+    notes: Vec<String>,
+    /// The run; `None` of a capture file.
+    document: Option<Document>,
+    /// Evidence of the responses with diagrams, by place.
+    examples: Vec<(usize, Evidence)>,
+}
+
+impl Explained {
+    /// Sums up the responses. `evidence_of` makes the evidence of a response again.
+    fn new(
+        title: String,
+        labels: Vec<Label>,
+        responses: Vec<explain::Explained>,
+        evidence_of: impl Fn(usize) -> Option<Evidence>,
+    ) -> Explained {
+        let summary = Summary::of(&responses);
+        let median = summary.percentiles.first().map(|group| group.example);
+        let mut places: Vec<usize> = median.into_iter().chain(summary.slowest.first().copied()).collect();
+        places.dedup();
+        let examples = places.into_iter().filter_map(|place| Some((place, evidence_of(place)?))).collect();
+        Explained { title, labels, responses, summary, notes: Vec::new(), document: None, examples }
     }
-    let (requests, explained): (Vec<WireRequest>, Vec<Explained>) = responses.into_iter().unzip();
-    let summary = Summary::of(&explained);
-    if arguments.json {
-        let responses = rows(&requests, &explained);
-        let document =
-            serde_json::json!({ "schema": "yamabiko.explain/1", "summary": summary, "responses": responses });
-        print(&(serde_json::to_string_pretty(&document)? + "\n"))?;
-    } else {
-        print(&text::render(&summary, &requests, &explained))?;
+
+    /// Prints it as text or as one JSON document, and writes the page.
+    fn print(&self, json: bool, html: Option<&Path>) -> Result<()> {
+        if json {
+            print(&(serde_json::to_string_pretty(&self.json())? + "\n"))?;
+        } else if html != Some(Path::new("-")) {
+            print(&self.text())?;
+        }
+        let Some(file) = html else { return Ok(()) };
+        let page = self.page();
+        if file == Path::new("-") {
+            return print(&page);
+        }
+        page_file::write(file, page.as_bytes())?;
+        if json { Ok(()) } else { print(&(page_file::url(file) + "\n")) }
     }
-    Ok(Exit::Success)
-}
 
-/// Each response with its target, facts, and shares.
-fn rows(requests: &[WireRequest], explained: &[Explained]) -> Vec<serde_json::Value> {
-    let row = |(request, explained): (&WireRequest, &Explained)| {
-        let explanation = &explained.explanation;
-        serde_json::json!({
-            "connection": request.connection,
-            "index": request.index,
-            "target": text::target(request),
-            "response_time_ns": explanation.response_time_ns(),
-            "shares": explanation.shares(),
-            "facts": explanation.facts,
-        })
-    };
-    requests.iter().zip(explained).map(row).collect()
-}
+    /// Sentence, tables, slowest responses, notes.
+    pub fn text(&self) -> String {
+        text::render(self)
+    }
 
-/// What one capture file holds.
-struct Capture {
-    connections: Connections,
-    requests: Vec<WireRequest>,
-}
+    /// The figures of all responses, without the single ones.
+    pub fn summary_json(&self) -> serde_json::Value {
+        serde_json::json!({ "schema": "yamabiko.explain/1", "summary": self.summary, "notes": self.notes })
+    }
 
-impl Capture {
-    fn read(path: &Path, capture_point: CapturePoint, interrupts: &Interrupts) -> Result<Capture> {
-        // A file that cannot be opened is wrong usage, status 1, so no io::Error is passed on.
-        let mut file = File::open(path).map_err(|error| anyhow!("opening {}: {error}", path.display()))?;
-        ensure!(!path.is_dir(), "{} is a folder, not a capture", path.display());
-        let mut connections = Connections::new();
-        // The hash seed must not be guessable by those who send the packets.
-        let spec = WatchSpec {
-            capture_point,
-            words: true,
-            duplicates: true,
-            hash_seed: realtime_ns(),
-            ..WatchSpec::default()
-        };
-        let mut watch = Watch::new(spec);
-        let (mut requests, mut latest, mut unknown) = (Vec::new(), Timestamp::ZERO, None);
-        let outcome = capture_file::read(&mut file, interrupts, |packet| {
-            let Some(link) = LinkType::from_number(packet.link) else {
-                unknown = Some(packet.link);
-                return;
-            };
-            latest = latest.max(packet.at);
-            connections.handle_packet(packet.at, link, packet.bytes, packet.original_length);
-            watch.handle_packet(packet.at, link, packet.bytes, packet.original_length);
-            watch.take_requests(&mut requests);
-        });
-        if let Some(failure) = outcome.failure {
-            if watch.live().counts.packets == 0 {
-                return Err(failure.context(path.display().to_string()));
+    fn json(&self) -> serde_json::Value {
+        let mut document = self.summary_json();
+        if let Some(run) = &self.document {
+            let (id, command, verdict) = (&run.run.id, &run.run.command, run.validity.verdict);
+            document["run"] = serde_json::json!({ "id": id, "command": command, "verdict": verdict });
+        }
+        document["responses"] = self.rows().into();
+        document
+    }
+
+    /// Each response with what identifies it, its facts, and shares.
+    fn rows(&self) -> Vec<serde_json::Value> {
+        let row = |(label, explained): (&Label, &explain::Explained)| {
+            let explanation: &Explanation = &explained.explanation;
+            let mut row = label.json.clone();
+            if let Some(distance) = explained.distance_ns {
+                row.insert("distance_ns".into(), distance.into());
             }
-            print_message(format_args!("note: {}: {failure:#}", path.display()));
-        }
-        if outcome.interrupted {
-            print_message(format_args!(
-                "note: {}: interrupted; only the packets read so far are explained",
-                path.display()
-            ));
-        }
-        if outcome.drops > 0 {
-            print_message(format_args!(
-                "note: {}: packets lost by the capture: {}; responses around them may seem to have losses or pauses",
-                path.display(),
-                outcome.drops
-            ));
-        }
-        if let Some(number) = unknown {
-            print_message(format_args!(
-                "note: packets with the unsupported link layer {number} (LINKTYPE) were left out"
-            ));
-        }
-        watch.finish(latest);
-        watch.take_requests(&mut requests);
-        Ok(Capture { connections, requests })
+            row.insert("response_time_ns".into(), explanation.response_time_ns().into());
+            row.insert("shares".into(), serde_json::json!(explanation.shares()));
+            row.insert("facts".into(), serde_json::json!(explanation.facts));
+            serde_json::Value::Object(row)
+        };
+        self.labels.iter().zip(&self.responses).map(row).collect()
+    }
+
+    fn page(&self) -> String {
+        let example = |(place, evidence): &(usize, Evidence)| ExplainedResponse {
+            label: self.labels[*place].text.clone(),
+            explanation: &self.responses[*place].explanation,
+            sequence: explain::time_sequence(evidence),
+        };
+        let sources = ExplainSources {
+            title: self.title.clone(),
+            command: self.document.as_ref().map(|document| document.run.command.clone()).unwrap_or_default(),
+            validity: self.document.as_ref().map(|document| &document.validity),
+            summary: &self.summary,
+            examples: self.examples.iter().map(example).collect(),
+            notes: &self.notes,
+        };
+        report::explain_page(&sources).into_html()
     }
 }

@@ -88,3 +88,52 @@ fn explain_explains_the_responses_of_a_truncated_capture_with_a_note() {
     let document: Value = serde_json::from_str(&output.stdout).unwrap();
     assert_eq!(document["summary"]["responses"], 3);
 }
+
+#[test]
+fn explain_refuses_options_of_a_run_for_a_capture_file_and_names_of_no_run() {
+    let workspace = Workspace::concurrent();
+    let file = capture(&workspace);
+    let stderr = |words: &[&str]| {
+        let output = workspace.run(&[&["explain"], words].concat());
+        assert_eq!(output.code, Some(1), "{}", output.stderr);
+        output.stderr
+    };
+    let refused = stderr(&["-r", str_of(&file), "-c", "4", "--http", "2"]);
+    assert!(refused.contains("--connections, --http: no effect on a capture file"), "{refused}");
+    let refused = stderr(&["nowhere"]);
+    assert!(refused.contains("expected a stored run") && refused.contains("http://"), "{refused}");
+    assert!(stderr(&[]).contains("URL"), "neither a URL nor a file");
+}
+
+#[test]
+fn explain_with_a_url_makes_a_plan_that_keeps_packets_of_both_ends() {
+    let workspace = Workspace::concurrent();
+    let plan = |words: &[&str]| {
+        let output = workspace.run(&[&["explain", "http://server/", "--rtt", "50ms", "--print-plan"], words].concat());
+        assert_eq!(output.code, Some(0), "{}", output.stderr);
+        output.stdout
+    };
+    let without_rate = plan(&["--server", "./server"]);
+    assert!(without_rate.contains("keep = true") && without_rate.contains("rate = \"20/s\""), "{without_rate}");
+    let closed = plan(&["--server", "./server", "-c", "3"]);
+    assert!(closed.contains("connections = 3") && !closed.contains("rate ="), "{closed}");
+    let open = plan(&["--server", "./server", "-r", "9/s"]);
+    assert!(open.contains("rate = \"9/s\""), "{open}");
+    let words = ["bench", "http://server/", "--server", "./s", "--explain", "--rtt", "1ms", "--watch", "server"];
+    let output = workspace.run(&words);
+    assert_eq!(output.code, Some(1));
+    assert!(output.stderr.contains("packets are kept of both ends"), "{}", output.stderr);
+}
+
+#[test]
+fn explain_writes_a_page_with_the_shares_and_the_diagram_of_a_response() {
+    let workspace = Workspace::concurrent();
+    let file = capture(&workspace);
+    let page = workspace.file("page.html");
+    let output = workspace.run(&["explain", "-r", str_of(&file), "--at", "server", "--html", str_of(&page)]);
+    assert_eq!(output.code, Some(0), "{}", output.stderr);
+    let html = fs::read_to_string(&page).unwrap();
+    for text in ["Response time by percentile", "server processing", "sent by the server", "arrived at the client"] {
+        assert!(html.contains(text), "{text}");
+    }
+}

@@ -3,46 +3,54 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use explain::{Cause, Explained, Group, Summary};
-use schema::WireRequest;
+use explain::{Cause, Group};
 use units::figures::duration;
-use units::printable;
+
+use super::Explained;
 
 /// Characters of a waterfall's bar.
 const BAR: u64 = 40;
 
+/// Distances that fit a line.
+const DISTANCES_MAX: usize = 6;
+
 /// The whole page.
-pub fn render(summary: &Summary, requests: &[WireRequest], explained: &[Explained]) -> String {
+pub fn render(result: &Explained) -> String {
+    let summary = &result.summary;
     let mut text = format!("{}\n\n", summary.sentence);
-    table(&mut text, summary);
+    let percentiles: Vec<(String, &Group)> =
+        summary.percentiles.iter().map(|group| (format!("p{}", group.percentile / 100), group)).collect();
+    table(&mut text, "Share of the response time", &percentiles, "confidence at p50");
+    if summary.distances.len() > 1 {
+        text.push('\n');
+        let distances: Vec<(String, &Group)> = summary
+            .distances
+            .iter()
+            .take(DISTANCES_MAX)
+            .map(|group| (duration(group.distance_ns.unwrap_or_default()), group))
+            .collect();
+        table(&mut text, "Median response, by distance (RTT)", &distances, "confidence at the nearest");
+    }
     let slowest = summary.slowest.len();
     writeln!(text, "\nThe {slowest} slowest of {} responses", summary.responses).expect("text");
     for place in &summary.slowest {
-        waterfall(&mut text, &requests[*place], &explained[*place]);
+        waterfall(&mut text, &result.labels[*place].text, &result.responses[*place]);
+    }
+    for note in &result.notes {
+        writeln!(text, "\nnote: {note}").expect("text");
     }
     text
 }
 
-/// Method and target of a request, as far as they were captured.
-pub fn target(request: &WireRequest) -> String {
-    let word = |bytes: &Option<std::sync::Arc<[u8]>>| {
-        bytes.as_ref().map_or(String::from("?"), |bytes| printable(&String::from_utf8_lossy(bytes)).to_string())
-    };
-    format!("{} {}", word(&request.method), word(&request.path))
-}
-
-/// Shares by percentile: a row for each cause with at least half a percent somewhere.
-fn table(text: &mut String, summary: &Summary) {
-    let groups = &summary.percentiles;
-    write!(text, "{:36}", "Share of the response time").expect("text");
-    for group in groups {
-        write!(text, "{:>8}", format!("p{}", group.percentile / 100)).expect("text");
-    }
-    writeln!(text, "  confidence at p50").expect("text");
+/// Shares by group: a row for each cause with at least half a percent somewhere.
+fn table(text: &mut String, title: &str, groups: &[(String, &Group)], confidence_of: &str) {
+    write!(text, "{title:36}").expect("text");
+    groups.iter().for_each(|(name, _)| write!(text, "{name:>9}").expect("text"));
+    writeln!(text, "  {confidence_of}").expect("text");
     write!(text, "{:36}", "response time").expect("text");
-    groups.iter().for_each(|group| write!(text, "{:>8}", duration(group.response_time_ns)).expect("text"));
+    groups.iter().for_each(|(_, group)| write!(text, "{:>9}", duration(group.response_time_ns)).expect("text"));
     text.push('\n');
-    let shown = |group: &Group| -> Vec<Cause> {
+    let shown = |(_, group): &(String, &Group)| -> Vec<Cause> {
         let shares = group.shares.iter().filter(|share| share.time_ns * 200 >= group.response_time_ns);
         shares.map(|share| share.cause).collect()
     };
@@ -50,23 +58,23 @@ fn table(text: &mut String, summary: &Summary) {
     for cause in causes {
         write!(text, "  {:34}", cause.name()).expect("text");
         let share = |group: &Group| group.shares.iter().find(|share| share.cause == cause).copied();
-        for group in groups {
+        for (_, group) in groups {
             let percent = share(group).map_or(0, |share| {
                 let total = group.response_time_ns.max(1);
                 (share.time_ns * 100 + total / 2) / total
             });
-            write!(text, "{:>8}", format!("{percent} %")).expect("text");
+            write!(text, "{:>9}", format!("{percent} %")).expect("text");
         }
-        let confidence = groups.first().and_then(share).map_or("", |share| share.confidence.as_str());
-        writeln!(text, "  {confidence}").expect("text");
+        let first = groups.first().and_then(|(_, group)| share(group));
+        writeln!(text, "  {}", first.map_or("", |share| share.confidence.as_str())).expect("text");
     }
 }
 
 /// One response: each cause's time in order, as bars on the response's time.
-fn waterfall(text: &mut String, request: &WireRequest, explained: &Explained) {
+fn waterfall(text: &mut String, label: &str, explained: &explain::Explained) {
     let explanation = &explained.explanation;
     let whole = explanation.response_time_ns().max(1);
-    writeln!(text, "\n  {}  {}", duration(whole), target(request)).expect("text");
+    writeln!(text, "\n  {}  {}", duration(whole), label).expect("text");
     let Some(start) = explanation.intervals.first().map(|part| part.from_ns) else { return };
     for share in explanation.shares().iter().filter(|share| share.time_ns * 50 >= whole) {
         let mut bar = vec![b' '; BAR as usize];

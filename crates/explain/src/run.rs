@@ -1,0 +1,258 @@
+//! Evidence of a run of load: the load generator's record of each request, joined with its connection's packets at both
+//! ends and the configuration of its client's links.
+//!
+//! A record names its connection, not the socket. The connection is found by its client's address and its opening: the
+//! request that opened it called connect before the SYN left and had it established after the SYN-ACK arrived. A
+//! request on a persistent connection has the packets between its start and its end. Where several requests of a
+//! connection overlap (streams of HTTP/2), packets are not attributed: such a response has the load's times alone.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+
+use schema::{Direction, RequestRecord};
+use units::Timestamp;
+
+use crate::capture::{Connections, Opening};
+use crate::evidence::{DataFrame, Evidence, Http2Windows, LoadTimes, Packet, Protocol, Span, WindowUpdate};
+use crate::fates::{self, ClientLinks};
+
+/// What a run has besides the load's records.
+#[derive(Clone, Copy)]
+pub struct RunInputs<'a> {
+    /// Packets at the clients' end.
+    pub client: Option<&'a Connections>,
+    /// Packets at the server's end.
+    pub server: Option<&'a Connections>,
+    /// The client with an address.
+    pub client_of: &'a dyn Fn(IpAddr) -> Option<u32>,
+    /// The links of each client; empty where they are not known or change during the run.
+    pub links: &'a [ClientLinks],
+    /// Configured round-trip time of each client, nanoseconds; empty without a path.
+    pub rtts_ns: &'a [u64],
+    /// Protocol of the load.
+    pub protocol: Protocol,
+    /// Window of the load for HTTP/2 streams and connections, bytes.
+    pub http2_window: u64,
+}
+
+/// The requests of a run, prepared for [`RunJoin::evidence`]: first [`RunJoin::note`] all, then [`RunJoin::join`].
+#[derive(Debug, Default)]
+pub struct RunJoin {
+    /// By connection: when its requests started and ended.
+    in_use: HashMap<u64, Vec<(u64, u64)>>,
+    openers: Vec<Opener>,
+    sockets: HashMap<u64, Sockets>,
+}
+
+/// A request that opened its connection.
+#[derive(Clone, Copy, Debug)]
+struct Opener {
+    connection: u64,
+    client: u32,
+    started_at: u64,
+    connected_at: u64,
+}
+
+/// A connection's sockets.
+#[derive(Clone, Copy, Debug)]
+struct Sockets {
+    client: SocketAddr,
+    server_at_client: SocketAddr,
+    server_at_server: Option<SocketAddr>,
+}
+
+/// The load's clock and a packet's time differ by at most this, nanoseconds.
+const CLOCK_TOLERANCE_NS: u64 = 1_000_000;
+/// Between the end of a response and the start of the request that waited for its connection, at most.
+const HANDOVER_NS: u64 = 1_000_000;
+/// Payload of the first packet after a handshake that may be no response, bytes: session tickets, HTTP/2 settings.
+const SMALL_PACKET: u32 = 700;
+/// A later packet belongs to something else than the small packet before it, nanoseconds.
+const BURST_NS: u64 = 500_000;
+
+impl RunJoin {
+    /// No requests.
+    pub fn new() -> RunJoin {
+        RunJoin::default()
+    }
+
+    /// Adds a request of the run, whether it is to be explained or not.
+    pub fn note(&mut self, request: &RequestRecord) {
+        let (Some(connection), Some(started)) = (request.connection, request.started_at) else { return };
+        let (started_at, done_at) = (started.as_nanos(), request.done_at.as_nanos());
+        self.in_use.entry(connection).or_default().push((started_at, done_at));
+        if let Some(connected) = request.connected_at {
+            let connected_at = connected.as_nanos();
+            self.openers.push(Opener { connection, client: request.client, started_at, connected_at });
+        }
+    }
+
+    /// Finds the sockets of the noted connections.
+    pub fn join(&mut self, inputs: &RunInputs<'_>) {
+        self.in_use.values_mut().for_each(|times| times.sort_unstable());
+        let Some(capture) = inputs.client else { return };
+        let at_server = inputs.server.map(Connections::servers).unwrap_or_default();
+        let mut waiting = HashMap::<u32, VecDeque<Opening>>::new();
+        for opening in capture.openings() {
+            if let Some(client) = (inputs.client_of)(opening.client.ip()) {
+                waiting.entry(client).or_default().push_back(opening);
+            }
+        }
+        self.openers.sort_by_key(|opener| (opener.started_at, opener.connection));
+        for opener in &self.openers {
+            let Some(openings) = waiting.get_mut(&opener.client) else { continue };
+            let is_own = |opening: &Opening| {
+                opening.opened_at.as_nanos().saturating_add(CLOCK_TOLERANCE_NS) >= opener.started_at
+                    && opening
+                        .answered_at
+                        .is_some_and(|at| at.as_nanos() <= opener.connected_at.saturating_add(CLOCK_TOLERANCE_NS))
+            };
+            let Some(opening) = openings.iter().position(is_own).and_then(|place| openings.remove(place)) else {
+                continue;
+            };
+            let sockets = Sockets {
+                client: opening.client,
+                server_at_client: opening.server,
+                server_at_server: at_server.get(&opening.client).copied(),
+            };
+            self.sockets.insert(opener.connection, sockets);
+        }
+    }
+
+    /// The evidence of a response.
+    pub fn evidence(&self, request: &RequestRecord, inputs: &RunInputs<'_>) -> Evidence {
+        let mut evidence = Evidence {
+            load: self.times(request),
+            protocol: Some(inputs.protocol),
+            configured_rtt_ns: inputs.rtts_ns.get(request.client as usize).copied(),
+            ..Evidence::default()
+        };
+        let Some(started) = request.started_at else { return evidence };
+        let sockets = request.connection.and_then(|connection| self.sockets.get(&connection));
+        let Some(sockets) = sockets.filter(|_| request.attempts == 1 && !self.is_shared(request)) else {
+            return evidence;
+        };
+        let packets = |capture: Option<&Connections>, server: Option<SocketAddr>| {
+            // A new connection's handshake lies before; it has the windows' scale.
+            capture?.packets(sockets.client, server?, request.connected_at.unwrap_or(started), request.done_at)
+        };
+        evidence.client_packets = packets(inputs.client, Some(sockets.server_at_client));
+        evidence.server_packets = packets(inputs.server, sockets.server_at_server);
+        if let (Some(client), Some(server)) = (&evidence.client_packets, &evidence.server_packets)
+            && let Some(links) = inputs.links.get(request.client as usize)
+        {
+            evidence.path = Some(fates::records(client, server, links));
+        }
+        if let Some(packets) = &evidence.client_packets {
+            let is_first = request.connected_at.is_some();
+            evidence.response = response_span(packets, request, is_first).map(|span| vec![span]);
+            if inputs.protocol == Protocol::Http2 {
+                evidence.http2 = Some(windows(packets, request, inputs.http2_window));
+            }
+        }
+        evidence
+    }
+
+    fn times(&self, request: &RequestRecord) -> LoadTimes {
+        LoadTimes {
+            scheduled_at: request.scheduled_at,
+            waited_for_connection: self.waited_for_connection(request),
+            started_at: request.started_at,
+            resolved_at: None,
+            connected_at: request.connected_at,
+            secured_at: request.secured_at,
+            sent_at: request.sent_at,
+            first_byte_at: request.first_byte_at,
+            done_at: request.done_at,
+        }
+    }
+
+    /// Whether the request started on an open connection just after an earlier response on it was complete, and not
+    /// when it was scheduled.
+    fn waited_for_connection(&self, request: &RequestRecord) -> bool {
+        let (Some(connection), Some(started)) = (request.connection, request.started_at) else { return false };
+        let started = started.as_nanos();
+        if started.saturating_sub(request.scheduled_at.as_nanos()) < HANDOVER_NS || request.connected_at.is_some() {
+            return false;
+        }
+        let times = self.in_use.get(&connection).map_or(&[][..], Vec::as_slice);
+        let before = times.partition_point(|(from, _)| *from < started);
+        times[..before].iter().any(|(_, done)| *done <= started && started - done < HANDOVER_NS)
+    }
+
+    /// Whether another request was in flight on the connection.
+    fn is_shared(&self, request: &RequestRecord) -> bool {
+        let (Some(connection), Some(started)) = (request.connection, request.started_at) else { return false };
+        let (started, done) = (started.as_nanos(), request.done_at.as_nanos());
+        let times = self.in_use.get(&connection).map_or(&[][..], Vec::as_slice);
+        // Requests that began before this one's end; of those, the ones that ended after its start, itself included.
+        let begun = times.partition_point(|(from, _)| *from < done);
+        let from = begun.saturating_sub(OVERLAP_SEARCHED);
+        times[from..begun].iter().filter(|(_, other)| *other > started).count() > 1
+    }
+}
+
+/// Requests before another one on its connection of which the overlap is examined: more than a connection has streams.
+const OVERLAP_SEARCHED: usize = 1_024;
+
+/// The bytes of the response among the downward packets that arrived between request and end. After a handshake the
+/// server may send session tickets or HTTP/2 settings first: a small packet that is followed by nothing, while what
+/// follows later is at least the whole response, is not of the response.
+fn response_span(packets: &[Packet], request: &RequestRecord, is_first: bool) -> Option<Span> {
+    let sent = request.sent_at.or(request.started_at)?;
+    let arrivals: Vec<&Packet> = packets
+        .iter()
+        .filter(|packet| packet.direction == Direction::Down && packet.length > 0)
+        .filter(|packet| packet.at > sent && packet.at <= request.done_at)
+        .collect();
+    let bytes = |arrivals: &[&Packet]| arrivals.iter().map(|packet| u64::from(packet.length)).sum::<u64>();
+    let mut from = 0;
+    while is_first && from + 1 < arrivals.len() {
+        let (small, next) = (arrivals[from], arrivals[from + 1]);
+        let is_alone = next.at.nanos_since(small.at).unsigned_abs() > BURST_NS;
+        if small.length > SMALL_PACKET || !is_alone || bytes(&arrivals[from + 1..]) < request.bytes_received {
+            break;
+        }
+        from += 1;
+    }
+    let first = arrivals.get(from)?.sequence;
+    let offsets = arrivals[from..].iter().map(|packet| {
+        let distance = packet.sequence.wrapping_sub(first).cast_signed();
+        i64::from(distance) + i64::from(packet.length)
+    });
+    let length = u32::try_from(offsets.max()?).ok()?;
+    // A hole at the beginning was filled by a packet with an earlier number.
+    let earlier = arrivals[from..].iter().map(|packet| packet.sequence.wrapping_sub(first).cast_signed()).min()?;
+    let first = first.wrapping_add_signed(earlier);
+    Some(Span { first, length: length.saturating_add(earlier.unsigned_abs()) })
+}
+
+/// The load's HTTP/2 windows. Its updates are upward packets with payload during the response; each grants what had
+/// been received since the one before.
+fn windows(packets: &[Packet], request: &RequestRecord, window: u64) -> Http2Windows {
+    let mut windows = Http2Windows {
+        stream: request.stream.unwrap_or(1),
+        stream_window: window,
+        connection_window: window,
+        ..Http2Windows::default()
+    };
+    let Some(first_byte) = request.first_byte_at else { return windows };
+    let from = Timestamp::from_nanos(first_byte.as_nanos().saturating_sub(CLOCK_TOLERANCE_NS));
+    let mut received = 0;
+    for packet in packets.iter().filter(|packet| packet.length > 0 && packet.at >= from) {
+        match packet.direction {
+            Direction::Down => {
+                let bytes = u64::from(packet.length);
+                received += bytes;
+                windows.frames.push(DataFrame { at: packet.at, stream: windows.stream, bytes });
+            }
+            Direction::Up if received > 0 => {
+                let increment = std::mem::take(&mut received);
+                windows.updates.push(WindowUpdate { at: packet.at, stream: windows.stream, increment });
+                windows.updates.push(WindowUpdate { at: packet.at, stream: 0, increment });
+            }
+            Direction::Up => {}
+        }
+    }
+    windows
+}

@@ -1,0 +1,301 @@
+//! Reads a stored run for `explain`: the load's records, the kept packets of both ends, and the configured path.
+//!
+//! ```text
+//!   requests.parquet ------------------------> RunJoin --\
+//!   packets-client.pcap, packets-server.pcap -> Connections --> evidence --> explanation of each response
+//!   plan.toml --> links of each client ------------------/
+//! ```
+//!
+//! Memory: about 100 bytes a kept packet and 100 a request; at most [`RESPONSES_MAX`] responses are explained.
+
+use std::fs::File;
+use std::io::Read;
+use std::net::IpAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use explain::{ClientLinks, Connections, Evidence, Explained, LinkFacts, Protocol, RunInputs, RunJoin};
+use path::{AddressPlan, EffectSpec, LinkSpec, PathSpec, Propagation};
+use plan::{HttpVersion, Plan};
+use schema::RequestRecord;
+use units::time::saturating_nanos;
+use units::{Limit, Timestamp};
+use wire::capture::{Decoder, Step};
+use wire::link::LinkType;
+
+use crate::error::TestbedError;
+use crate::packets::{FACTS_FILE, FILES, KeptFacts};
+
+/// Most responses of a run that are explained; of more, an even sample.
+pub const RESPONSES_MAX: usize = 10_000;
+
+/// A stored run, ready to be explained.
+pub struct RunEvidence {
+    /// Complete responses of the measured phase, or an even sample of them, in the order of the table.
+    pub requests: Vec<RequestRecord>,
+    /// What limits the explanation, in sentences.
+    pub notes: Vec<String>,
+    /// The URL of each request of the load, by number; empty where the plan lists them elsewhere.
+    pub urls: Vec<String>,
+    join: RunJoin,
+    captures: Option<[Connections; 2]>,
+    links: Vec<ClientLinks>,
+    rtts_ns: Vec<u64>,
+    /// The class of distance of each client.
+    classes: Vec<u64>,
+    protocol: Protocol,
+}
+
+/// Most classes of distance: as many columns as a terminal has room for.
+const CLASSES_MAX: usize = 6;
+
+impl RunEvidence {
+    /// Reads a run's folder.
+    ///
+    /// # Errors
+    /// The folder has no plan of a load or no table of requests; a file of it cannot be read.
+    pub fn read(dir: &Path) -> Result<RunEvidence, TestbedError> {
+        let no_load = || {
+            let dir = dir.display();
+            TestbedError::Plan(format!("{dir}: no run of load; expected a run of bench, run or explain"))
+        };
+        let text = store::read_plan(dir).map_err(|_| no_load())?;
+        let plan = Plan::from_toml(&text, "plan.toml").map_err(|_| no_load())?;
+        let facts = std::fs::read(dir.join(FACTS_FILE)).ok();
+        let facts: Option<KeptFacts> = facts.and_then(|text| serde_json::from_slice(&text).ok());
+        let mut notes = Vec::new();
+        let captures = match &facts {
+            Some(facts) => {
+                notes.extend(notes_of(facts));
+                Some([read_packets(&dir.join(FILES[0]), facts)?, read_packets(&dir.join(FILES[1]), facts)?])
+            }
+            None => {
+                let remedy = if plan.path.is_some() {
+                    "repeat it with --explain"
+                } else {
+                    "packets are captured at the ends of a path (--rtt, --path)"
+                };
+                notes.push(format!("the run kept no packets, so only the load generator's times are known; {remedy}"));
+                None
+            }
+        };
+        // A user's profile may have been deleted or changed since the run.
+        let spec = plan.path.as_ref().and_then(|path| crate::distances::spec(path, plan.load.clients).ok());
+        let links = spec.as_ref().map(links).unwrap_or_default();
+        let rtts_ns = spec.as_ref().filter(|spec| spec.changes.is_empty());
+        let rtts_ns: Option<Vec<u64>> = rtts_ns.map(|spec| spec.clients.iter().map(path::ClientPath::rtt_ns).collect());
+        let rtts_ns = rtts_ns.unwrap_or_default();
+        let is_http2 = plan.load.http == HttpVersion::Http2;
+        let mut run = RunEvidence {
+            requests: Vec::new(),
+            notes,
+            urls: urls(&plan),
+            join: RunJoin::new(),
+            captures,
+            links,
+            classes: classes(&rtts_ns),
+            rtts_ns,
+            protocol: if is_http2 { Protocol::Http2 } else { Protocol::Http1 },
+        };
+        run.read_requests(dir, &plan, facts.as_ref())?;
+        let mut join = std::mem::take(&mut run.join);
+        join.join(&run.inputs());
+        run.join = join;
+        Ok(run)
+    }
+
+    /// The evidence of one of the requests.
+    pub fn evidence(&self, request: &RequestRecord) -> Evidence {
+        self.join.evidence(request, &self.inputs())
+    }
+
+    /// Explains the responses, in the order of `requests`.
+    pub fn explained(&self) -> Vec<Explained> {
+        let explained = |request: &RequestRecord| Explained {
+            distance_ns: self.classes.get(request.client as usize).copied(),
+            explanation: explain::explain(&self.evidence(request)),
+        };
+        self.requests.iter().map(explained).collect()
+    }
+
+    /// What a request asked for, as far as the plan says it.
+    pub fn target(&self, request: &RequestRecord) -> String {
+        match self.urls.get(request.url as usize) {
+            Some(url) => format!("{url}, client {}", request.client),
+            None => format!("URL {}, client {}", request.url, request.client),
+        }
+    }
+
+    fn inputs(&self) -> RunInputs<'_> {
+        RunInputs {
+            client: self.captures.as_ref().map(|[client, _]| client),
+            server: self.captures.as_ref().map(|[_, server]| server),
+            client_of: &client_of,
+            links: &self.links,
+            rtts_ns: &self.rtts_ns,
+            protocol: self.protocol,
+            http2_window: u64::from(crate::drive::HTTP2_WINDOW),
+        }
+    }
+
+    fn read_requests(&mut self, dir: &Path, plan: &Plan, facts: Option<&KeptFacts>) -> Result<(), TestbedError> {
+        let rows = || store::read_requests(dir).map_err(TestbedError::environment);
+        let (mut responses, mut failed, mut earliest) = (0_usize, 0_usize, None::<Timestamp>);
+        for row in rows()? {
+            let row = row.map_err(TestbedError::environment)?;
+            self.join.note(&row);
+            earliest = Some(earliest.map_or(row.scheduled_at, |earliest| earliest.min(row.scheduled_at)));
+        }
+        let measured = match facts {
+            Some(facts) => facts.measured_ns,
+            None => {
+                let from = earliest.unwrap_or_default().as_nanos() + saturating_nanos(plan.load.warmup);
+                [from, plan.load.duration.map_or(u64::MAX, |length| from.saturating_add(saturating_nanos(length)))]
+            }
+        };
+        let is_measured = |row: &RequestRecord| {
+            let at = row.scheduled_at.as_nanos();
+            at >= measured[0] && at < measured[1]
+        };
+        for row in rows()? {
+            let row = row.map_err(TestbedError::environment)?;
+            if is_measured(&row) {
+                *if row.failure.is_some() { &mut failed } else { &mut responses } += 1;
+            }
+        }
+        let step = responses.div_ceil(RESPONSES_MAX).max(1);
+        let mut number = 0;
+        for row in rows()? {
+            let row = row.map_err(TestbedError::environment)?;
+            if !is_measured(&row) || row.failure.is_some() {
+                continue;
+            }
+            if number % step == 0 {
+                self.requests.push(row);
+            }
+            number += 1;
+        }
+        if step > 1 {
+            self.notes.push(format!("one in {step} of {responses} responses is explained, evenly chosen"));
+        }
+        if failed > 0 {
+            self.notes.push(format!("{failed} failed requests are not explained"));
+        }
+        Ok(())
+    }
+}
+
+/// The class of distance of each client: its round-trip time, or, of many different ones, the middle of its sixth of
+/// all clients.
+fn classes(rtts_ns: &[u64]) -> Vec<u64> {
+    let mut distinct = rtts_ns.to_vec();
+    distinct.sort_unstable();
+    let sorted = distinct.clone();
+    distinct.dedup();
+    if distinct.len() <= CLASSES_MAX {
+        return rtts_ns.to_vec();
+    }
+    let size = sorted.len().div_ceil(CLASSES_MAX);
+    let class = |rtt: &u64| {
+        let place = sorted.partition_point(|other| other < rtt) / size * size;
+        sorted[(place + size / 2).min(sorted.len() - 1)]
+    };
+    rtts_ns.iter().map(class).collect()
+}
+
+/// Sentences about packets that are missing.
+fn notes_of(facts: &KeptFacts) -> Vec<String> {
+    let mut notes = Vec::new();
+    if facts.one_in > 1 {
+        let one_in = facts.one_in;
+        notes.push(format!("packets of one in {one_in} connections were kept; the others have the load's times alone"));
+    }
+    if let Some(until) = facts.until_ns {
+        let until = units::format_duration(Duration::from_nanos(until));
+        notes.push(format!("packets were kept until {until} of the run; later responses have the load's times alone"));
+    }
+    if facts.lost > 0 {
+        notes.push(format!("the capture lost {} packets; responses around them may seem to have losses", facts.lost));
+    }
+    notes
+}
+
+/// The URLs as the plan lists them, in the order of the requests' numbers.
+fn urls(plan: &Plan) -> Vec<String> {
+    if plan.load.request.is_empty() {
+        return vec![plan.load.url.clone()].into_iter().filter(|url| !url.is_empty()).collect();
+    }
+    plan.load.request.iter().map(|request| request.url.clone()).collect()
+}
+
+fn client_of(address: IpAddr) -> Option<u32> {
+    AddressPlan::new(AddressPlan::CLIENTS_MAX)?.index(address)
+}
+
+/// The links of each client; none where a link's delay changes during the run, or a packet may be corrupted, so that
+/// its arrival does not mean its delivery.
+fn links(spec: &PathSpec) -> Vec<ClientLinks> {
+    let all = spec.clients.iter().flat_map(|client| [&client.up, &client.down]);
+    let shared = spec.shared.iter().flat_map(|shared| [&shared.up, &shared.down]);
+    let mut effects = all.clone().map(|link| &link.effects).chain(shared).flatten();
+    let is_constant = all.clone().all(|link| matches!(link.propagation, Propagation::Constant(_)));
+    if !is_constant || !spec.changes.is_empty() || effects.any(|effect| matches!(effect, EffectSpec::Corrupt(_))) {
+        return Vec::new();
+    }
+    let facts = |link: &LinkSpec, shared: &[&Vec<EffectSpec>]| {
+        let shared: Vec<LinkSpec> =
+            shared.iter().map(|effects| LinkSpec { effects: (*effects).clone(), ..LinkSpec::default() }).collect();
+        let sum = |of: fn(&LinkSpec) -> Duration| saturating_nanos(of(link) + shared.iter().map(of).sum::<Duration>());
+        let rate = |link: &LinkSpec| match link.rate() {
+            Limit::At(rate) => Some(rate.bits_per_second()),
+            Limit::Unlimited => None,
+        };
+        let mut effects = link.effects.iter().chain(shared.iter().flat_map(|link| &link.effects));
+        LinkFacts {
+            delay_ns: sum(LinkSpec::delay),
+            jitter_ns: sum(LinkSpec::jitter),
+            bit_per_s: rate(link),
+            shared_bit_per_s: shared.iter().filter_map(rate).min(),
+            reorders: effects.any(|effect| matches!(effect, EffectSpec::Reorder(_))),
+        }
+    };
+    let of = |(client, path): (usize, &path::ClientPath)| {
+        let shared = spec.shared.iter().filter(|shared| shared.members.contains(&(client as u32)));
+        let (up, down): (Vec<_>, Vec<_>) = shared.map(|shared| (&shared.up, &shared.down)).unzip();
+        ClientLinks { up: facts(&path.up, &up), down: facts(&path.down, &down) }
+    };
+    spec.clients.iter().enumerate().map(of).collect()
+}
+
+/// The packets of one end, with times on the run's clock.
+fn read_packets(path: &Path, facts: &KeptFacts) -> Result<Connections, TestbedError> {
+    let failed = |error: &dyn std::fmt::Display| TestbedError::Environment(format!("{}: {error}", path.display()));
+    let mut file = File::open(path).map_err(|error| failed(&error))?;
+    let mut connections = Connections::new();
+    let mut decoder = Decoder::new();
+    let (mut buffer, mut start) = (Vec::new(), 0);
+    loop {
+        match decoder.decode(&buffer[start..]).map_err(|error| failed(&error))? {
+            Step::Packet { packet, used } => {
+                let at = Timestamp::from_nanos(packet.at.as_nanos().saturating_sub(facts.zero_unix_ns));
+                if let Some(link) = LinkType::from_number(packet.link) {
+                    connections.handle_packet(at, link, packet.bytes, packet.original_length);
+                }
+                start += used;
+            }
+            Step::Skip { used } => start += used,
+            Step::More { needed } => {
+                buffer.drain(..start);
+                start = 0;
+                let least = needed.max(buffer.len() + READ_BYTES).saturating_sub(buffer.len());
+                let read = (&mut file).take(least as u64).read_to_end(&mut buffer).map_err(|error| failed(&error))?;
+                if read == 0 {
+                    return Ok(connections);
+                }
+            }
+        }
+    }
+}
+
+/// Bytes of a file that are read together.
+const READ_BYTES: usize = 1 << 20;

@@ -1,0 +1,183 @@
+//! Capture files: the requests that `watch` finds in them, with the packets of their connections.
+
+use std::fs::File;
+use std::path::Path;
+
+use anyhow::{Result, anyhow, bail, ensure};
+use explain::{Connections, Evidence, Explained, Explanation};
+use schema::WireRequest;
+use sys::clock::realtime_ns;
+use sys::signal::Interrupts;
+use units::Timestamp;
+use units::printable;
+use units::time::saturating_nanos;
+use watch::{CapturePoint, Watch, WatchSpec};
+use wire::link::LinkType;
+
+use super::Label;
+use crate::args::{self, At};
+use crate::exit::Exit;
+use crate::terminal::print_message;
+use crate::verb::capture_file;
+
+/// Reads the captures and explains every response in them.
+pub fn run(arguments: &args::Explain) -> Result<Exit> {
+    let interrupts = Interrupts::install()?;
+    let at_client = match (arguments.at, &arguments.read_server) {
+        (At::Client, _) => true,
+        (At::Server, None) => false,
+        (At::Server, Some(_)) => bail!("--at server with --read-server: --read is then of the client; leave --at out"),
+        (At::Between, _) => bail!("--at between: a capture between the ends is not explained; capture at one of them"),
+    };
+    let point = if at_client { CapturePoint::AtClient } else { CapturePoint::AtServer };
+    let Some(read) = &arguments.read else { bail!("--read: a capture file is expected") };
+    let main = Capture::read(read, Some(point), &interrupts)?;
+    let other = match &arguments.read_server {
+        Some(path) => Some(Capture::read(path, None, &interrupts)?),
+        None => None,
+    };
+    let (client, server) = match at_client {
+        true => (Some(&main.connections), other.as_ref().map(|other| &other.connections)),
+        false => (None, Some(&main.connections)),
+    };
+    let difference = client.zip(server).and_then(|(client, server)| explain::clock_difference(client, server));
+    if let (Some(difference), Some(file)) = (difference, &arguments.read_server) {
+        let by = units::figures::duration(difference.unsigned_abs());
+        let (side, shift) = if difference > 0 { ("ahead of", "-") } else { ("behind", "") };
+        let seconds = difference.unsigned_abs() as f64 / 1e9;
+        print_message(format_args!(
+            "note: {}: its clock is about {by} {side} that of {}, which alone is explained; align it first: \
+             editcap -t {shift}{seconds:.6} IN OUT",
+            file.display(),
+            read.display()
+        ));
+    }
+    let server = server.filter(|_| difference.is_none());
+    let full_at = main.connections.full_at();
+    let mut responses: Vec<(WireRequest, Explained)> = Vec::new();
+    let mut server_seen = false;
+    for request in main.requests {
+        // Later ones have not all their packets.
+        if full_at.is_some_and(|full| request.response_last_at.is_none_or(|last| last >= full)) {
+            continue;
+        }
+        let evidence: Option<Evidence> = explain::evidence(&request, client, server);
+        if let Some(mut evidence) = evidence {
+            server_seen |= evidence.server_packets.is_some();
+            evidence.configured_rtt_ns = arguments.bench.path.rtt.map(saturating_nanos);
+            let explanation: Explanation = explain::explain(&evidence);
+            responses.push((request, Explained { distance_ns: None, explanation }));
+        }
+    }
+    let path = read.display();
+    ensure!(
+        !responses.is_empty(),
+        "{path}: no complete HTTP/1 response with its packets; encrypted connections and HTTP/2 are not explained"
+    );
+    if let (Some(server), false, None) = (&arguments.read_server, server_seen, difference) {
+        let server = server.display();
+        print_message(format_args!("note: {server}: none of the connections of {path}, which alone is explained"));
+    }
+    let (requests, explained): (Vec<WireRequest>, Vec<Explained>) = responses.into_iter().unzip();
+    let labels: Vec<Label> = requests.iter().map(label).collect();
+    let evidence_of = |place: usize| explain::evidence(requests.get(place)?, client, server);
+    let title = format!("What limits {path}");
+    let explained = super::Explained::new(title, labels, explained, evidence_of);
+    explained.print(arguments.bench.result.json, arguments.html.as_deref())?;
+    Ok(Exit::Success)
+}
+
+/// Method and target of a request, as far as they were captured.
+fn label(request: &WireRequest) -> Label {
+    let word = |bytes: &Option<std::sync::Arc<[u8]>>| {
+        bytes.as_ref().map_or(String::from("?"), |bytes| printable(&String::from_utf8_lossy(bytes)).to_string())
+    };
+    let text = format!("{} {}", word(&request.method), word(&request.path));
+    let mut json = serde_json::Map::new();
+    json.insert("connection".into(), request.connection.into());
+    json.insert("index".into(), request.index.into());
+    json.insert("target".into(), text.clone().into());
+    Label { text, json }
+}
+
+/// What one capture file holds.
+struct Capture {
+    connections: Connections,
+    requests: Vec<WireRequest>,
+}
+
+impl Capture {
+    /// Reads a file; its requests are found if it was captured at `capture_point`.
+    fn read(path: &Path, capture_point: Option<CapturePoint>, interrupts: &Interrupts) -> Result<Capture> {
+        // A file that cannot be opened is wrong usage, status 1, so no io::Error is passed on.
+        let mut file = File::open(path).map_err(|error| anyhow!("opening {}: {error}", path.display()))?;
+        ensure!(!path.is_dir(), "{} is a folder, not a capture", path.display());
+        let mut connections = Connections::new();
+        // The hash seed must not be guessable by those who send the packets.
+        let spec = |capture_point| WatchSpec {
+            capture_point,
+            words: true,
+            duplicates: true,
+            hash_seed: realtime_ns(),
+            ..WatchSpec::default()
+        };
+        let mut watch = capture_point.map(|point| Watch::new(spec(point)));
+        let (mut requests, mut latest, mut unknown, mut packets) = (Vec::new(), Timestamp::ZERO, None, 0_u64);
+        let outcome = capture_file::read(&mut file, interrupts, |packet| {
+            let Some(link) = LinkType::from_number(packet.link) else {
+                unknown = Some(packet.link);
+                return;
+            };
+            latest = latest.max(packet.at);
+            packets += 1;
+            connections.handle_packet(packet.at, link, packet.bytes, packet.original_length);
+            if let Some(watch) = &mut watch {
+                watch.handle_packet(packet.at, link, packet.bytes, packet.original_length);
+                watch.take_requests(&mut requests);
+            }
+        });
+        if let Some(failure) = outcome.failure {
+            if packets == 0 {
+                return Err(failure.context(path.display().to_string()));
+            }
+            print_message(format_args!("note: {}: {failure:#}", path.display()));
+        }
+        if outcome.interrupted {
+            print_message(format_args!(
+                "note: {}: interrupted; only the packets read so far are explained",
+                path.display()
+            ));
+        }
+        if outcome.drops > 0 {
+            print_message(format_args!(
+                "note: {}: packets lost by the capture: {}; responses around them may seem to have losses or pauses",
+                path.display(),
+                outcome.drops
+            ));
+        }
+        if let Some(number) = unknown {
+            print_message(format_args!(
+                "note: packets with the unsupported link layer {number} (LINKTYPE) were left out"
+            ));
+        }
+        if connections.full_at().is_some() {
+            print_message(format_args!(
+                "note: {}: more than 10 million TCP packets; only responses before that are explained; split the file: \
+                 editcap -c 5000000 IN OUT",
+                path.display()
+            ));
+        }
+        if connections.copies() > 0 {
+            print_message(format_args!(
+                "note: {}: {} packets were captured twice and count once",
+                path.display(),
+                connections.copies()
+            ));
+        }
+        if let Some(watch) = &mut watch {
+            watch.finish(latest);
+            watch.take_requests(&mut requests);
+        }
+        Ok(Capture { connections, requests })
+    }
+}

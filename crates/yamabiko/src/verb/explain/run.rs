@@ -1,0 +1,120 @@
+//! A run of load: made with packets kept at both ends, or stored before.
+
+use std::path::Path;
+
+use anyhow::{Context as _, Result, anyhow, ensure};
+use plan::Offered;
+use schema::{Document, RequestRecord, Verdict};
+use store::RunStore;
+use sys::signal::Interrupts;
+use testbed::explained::RunEvidence;
+use units::RequestRate;
+
+use super::{Explained, Label};
+use crate::args;
+use crate::args::{Bench, to_plan};
+use crate::command_line::command_line;
+use crate::exit::{self, Exit};
+use crate::live_child::LivePage;
+use crate::progress::Display;
+use crate::terminal::print_message;
+use crate::verb::bench::print;
+
+/// Rate of the load unless one is given: enough responses for a p95 in 10 s, and far below what limits a server.
+const RATE_PER_S: f64 = 20.0;
+
+/// Makes a run and explains it.
+pub fn make(arguments: &args::Explain) -> Result<Exit> {
+    let bench = explaining(&arguments.bench);
+    let plan = to_plan::bench(&bench)?;
+    let options = &bench.result;
+    if options.print_plan {
+        print(&plan.to_toml())?;
+        return Ok(Exit::Success);
+    }
+    let tap_start = plan.watch.tap.then(testbed::tapping::own_start).transpose()?;
+    let live = LivePage::start(&options.show, !options.no_save)?;
+    let interrupts = Interrupts::install()?;
+    // The load's records are read from the run's folder.
+    let temporary = if options.no_save { Some(tempfile::tempdir().context("creating a folder")?) } else { None };
+    let run_store = match &temporary {
+        Some(folder) => RunStore::at(folder.path()),
+        None => RunStore::open()?,
+    };
+    let mut display = live.observing(Display::new("", options.json));
+    let outcome =
+        testbed::bench_tapped(&plan, tap_start, &command_line(), Some(&run_store), &interrupts, &mut display)?;
+    drop(display);
+    let folder = outcome.folder.as_deref().ok_or_else(|| anyhow!("the run was not stored"))?;
+    explain(folder, &outcome.document, arguments)?;
+    Ok(exit::of_document(&outcome.document, options.strict))
+}
+
+/// Explains a stored run.
+pub fn stored(arguments: &args::Explain) -> Result<Exit> {
+    let [name] = arguments.bench.url.as_slice() else {
+        return Err(anyhow!(
+            "{} runs: expected one stored run, or URLs, which begin with http:// or https://",
+            arguments.bench.url.len()
+        ));
+    };
+    let dir = RunStore::open()?.find(name).map_err(|error| {
+        anyhow!("{error}; expected a stored run (`yamabiko runs` lists them), or a URL, which begins with http://")
+    })?;
+    let document = store::read_summary(&dir)?;
+    explain(&dir, &document, arguments)?;
+    Ok(exit::of_document(&document, false))
+}
+
+/// The options with packets kept. Without a rate, a number of connections or a schedule: an open loop at
+/// [`RATE_PER_S`]. Responses that one saturated server delays say little about the way to it.
+fn explaining(bench: &Bench) -> Bench {
+    let mut bench = Bench { explain: true, ..bench.clone() };
+    let is_chosen = ["connections", "requests"].iter().any(|option| bench.given.has(option));
+    if bench.load.offered() == Offered::Closed && !is_chosen {
+        bench.load.rate = RequestRate::from_per_second(RATE_PER_S);
+    }
+    bench
+}
+
+/// Explains the run in its folder and prints the result.
+fn explain(dir: &Path, document: &Document, arguments: &args::Explain) -> Result<()> {
+    let explained = super::of_run(dir, document)?;
+    let (json, no_save) = (arguments.bench.result.json, arguments.bench.result.no_save);
+    explained.print(json, arguments.html.as_deref())?;
+    if !json && !no_save {
+        print_message(format_args!("run: {}", document.run.id));
+    }
+    Ok(())
+}
+
+/// Explains the responses of a run.
+pub fn explained(run: RunEvidence, document: &Document) -> Result<Explained> {
+    ensure!(
+        !run.requests.is_empty(),
+        "{}: no complete response in the measured phase, so there is nothing to explain; `yamabiko report` shows the \
+         failures",
+        document.run.id
+    );
+    let labels: Vec<Label> = run.requests.iter().map(|request| label(&run, request)).collect();
+    let responses = run.explained();
+    let evidence = |place: usize| run.requests.get(place).map(|request| run.evidence(request));
+    let mut explained = Explained::new(document.run.id.clone(), labels, responses, evidence);
+    explained.notes.clone_from(&run.notes);
+    let verdict = document.validity.verdict;
+    if verdict != Verdict::Valid {
+        let id = &document.run.id;
+        explained.notes.push(format!("the run is {}: `yamabiko report {id}` has the reasons", verdict.name()));
+    }
+    explained.document = Some(document.clone());
+    Ok(explained)
+}
+
+fn label(run: &RunEvidence, request: &RequestRecord) -> Label {
+    let mut json = serde_json::Map::new();
+    json.insert("sequence".into(), request.sequence.into());
+    json.insert("client".into(), request.client.into());
+    json.insert("connection".into(), request.connection.into());
+    json.insert("url".into(), request.url.into());
+    Label { text: format!("request {}: {}", request.sequence, run.target(request)), json }
+}
