@@ -124,6 +124,8 @@ pub(crate) struct Connection {
     head_began: bool,
     /// Output is pending; the bytes accepted by the kernel since the deadline was reset.
     owing: Option<u64>,
+    /// The bytes in the kernel when the deadline was reset, once the engine has reported them.
+    in_kernel: Option<u32>,
     /// See [`Connection::set_output_pending_below`].
     output_pending_below: bool,
     /// When the connection was last accepted, served or waiting for a response.
@@ -174,6 +176,7 @@ impl Connection {
             ended: false,
             head_began: true,
             owing: None,
+            in_kernel: None,
             output_pending_below: false,
             idle_since: context.now,
             deadline: context.now + context.limits.head_time,

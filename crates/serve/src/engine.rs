@@ -13,29 +13,31 @@
 
 pub(crate) mod address_counts;
 pub(crate) mod epoll;
+pub(crate) mod sending;
 mod table;
 pub(crate) mod turn;
+pub(crate) mod unsent;
 pub(crate) mod uring;
 mod wheel;
 
-use std::io::{self, ErrorKind, IoSlice, Write as _};
+use std::io::{self, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
 use std::time::Duration;
 
 use nix::errno::Errno;
-use nix::libc::{MSG_MORE, linger};
+use nix::libc::linger;
 use nix::sys::socket::sockopt::Linger;
-use nix::sys::socket::{MsgFlags, Shutdown, send, setsockopt, shutdown};
+use nix::sys::socket::{Shutdown, setsockopt, shutdown};
 use sys::clock::Clock;
-use sys::file::send_file;
 use sys::sched::Precedence;
 use sys::socket::Read;
 use sys::uring::{Ring, RingSpec};
 use units::Timestamp;
 
-use crate::connection::{Outbound, WorkerContext};
+use crate::connection::WorkerContext;
 use crate::engine::address_counts::AddressCounts;
+use crate::engine::sending::{Sent, flush};
 use crate::engine::table::Table;
 use crate::figures::Refusal;
 use crate::link::Link;
@@ -269,98 +271,27 @@ fn discard(stream: &TcpStream, link: &mut Link, context: &WorkerContext) -> io::
     Ok(outcome)
 }
 
+/// Records the bytes in the kernel at the beginning of a stall timeout. A new timeout begins only after progress.
+fn begin_stall_timeout(stream: &TcpStream, link: &mut Link) {
+    if link.begins_stall_timeout() {
+        link.stall_timeout_began(sys::socket::unacknowledged(stream.as_fd()).unwrap_or(0));
+    }
+}
+
+/// The deadline of a connection has expired. Bytes that the client's kernel acknowledged are progress, although too few
+/// for the socket to become writable: a slow client may take minutes for half of the kernel's buffer.
+fn late(stream: &TcpStream, link: &mut Link, context: &mut WorkerContext) {
+    let progress = link.is_stalled(context.now)
+        && sys::socket::unacknowledged(stream.as_fd()).is_ok_and(|bytes| link.has_progressed(context, bytes));
+    if !progress {
+        link.late(context);
+    }
+}
+
 /// Whether the client's kernel has acknowledged everything including FIN: closing then destroys no response, whatever
 /// the client still sends (RFC 9112, section 9.6).
 fn has_all(stream: &TcpStream) -> bool {
     sys::socket::unacknowledged(stream.as_fd()).is_ok_and(|bytes| bytes == 0)
-}
-
-/// Result of an attempt to send.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sent {
-    /// Everything was sent.
-    All,
-    /// The kernel's buffer is full.
-    Blocked,
-    /// The connection used its share of this turn.
-    Enough,
-}
-
-/// Sends pending output by system calls, as far as the kernel accepts it and within the share of a turn. With
-/// `short_is_full` a partial write is not repeated: a request for write readiness reports free space, so nothing is
-/// lost.
-///
-/// # Errors
-/// The connection is unusable.
-fn flush(stream: &TcpStream, link: &mut Link, context: &mut WorkerContext, short_is_full: bool) -> io::Result<Sent> {
-    let mut allowance = TURN_BYTES;
-    loop {
-        let turn = context.turn;
-        let (taken, offered) = match link.outbound(context) {
-            Outbound::Nothing => return Ok(Sent::All),
-            Outbound::Both(..) | Outbound::File { .. } if turn.is_over() => return Ok(Sent::Enough),
-            outbound => (transmit(stream, &outbound)?, offered(&outbound)),
-        };
-        let Some(taken) = taken else { return Ok(Sent::Blocked) };
-        link.sent(context, taken);
-        if short_is_full && taken < offered {
-            return Ok(Sent::Blocked);
-        }
-        if taken >= allowance {
-            return Ok(Sent::Enough);
-        }
-        allowance -= taken;
-    }
-}
-
-/// Bytes that [`transmit`] passes in one call.
-fn offered(outbound: &Outbound<'_>) -> usize {
-    match outbound {
-        Outbound::Nothing => 0,
-        Outbound::Bytes(bytes, _) => bytes.len(),
-        Outbound::Both(front, rest) => front.len() + rest.len(),
-        Outbound::File { front, .. } if !front.is_empty() => front.len(),
-        Outbound::File { range, .. } => usize::try_from(range.end - range.start).unwrap_or(usize::MAX).min(PIECE_BYTES),
-    }
-}
-
-/// One system call: the number of bytes accepted, `None` if the buffer is full.
-fn transmit(stream: &TcpStream, outbound: &Outbound<'_>) -> io::Result<Option<usize>> {
-    match outbound {
-        Outbound::Nothing => Ok(Some(0)),
-        Outbound::Bytes(bytes, more) => send_some(stream, bytes, *more),
-        Outbound::Both(front, rest) => taken((&*stream).write_vectored(&[IoSlice::new(front), IoSlice::new(rest)])),
-        // MSG_MORE: the head is sent with the first bytes of the file.
-        Outbound::File { front, range, .. } if !front.is_empty() => send_some(stream, front, !range.is_empty()),
-        Outbound::File { file, page, range, .. } => {
-            let count = usize::try_from(range.end - range.start).unwrap_or(usize::MAX).min(PIECE_BYTES);
-            // The file was changed in place since its head was sent: the client would get a mixture of two versions.
-            if count as u64 == range.end - range.start && !page.is_intact() {
-                return Err(ErrorKind::UnexpectedEof.into());
-            }
-            match send_file(stream.as_fd(), file.as_fd(), range.start, count)? {
-                // The file was truncated after its length was announced: only a reset tells the client.
-                Some(0) => Err(ErrorKind::UnexpectedEof.into()),
-                other => Ok(other),
-            }
-        }
-    }
-}
-
-fn send_some(stream: &TcpStream, bytes: &[u8], more: bool) -> io::Result<Option<usize>> {
-    let more = if more { MsgFlags::from_bits_retain(MSG_MORE) } else { MsgFlags::empty() };
-    taken(send(stream.as_raw_fd(), bytes, MsgFlags::MSG_NOSIGNAL | more).map_err(io::Error::from))
-}
-
-/// `None` if the kernel's buffer is full.
-fn taken(outcome: io::Result<usize>) -> io::Result<Option<usize>> {
-    match outcome {
-        Ok(0) => Err(ErrorKind::WriteZero.into()),
-        Ok(bytes) => Ok(Some(bytes)),
-        Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
-        Err(error) if error.kind() == ErrorKind::Interrupted => Ok(Some(0)),
-        Err(error) => Err(error),
-    }
 }
 
 /// Makes the close drop the kernel's send buffer and send a reset: megabytes that a client reads byte by byte would
@@ -418,10 +349,6 @@ fn refuse_more(listener: &TcpListener) {
 /// Response to an address at its connection limit.
 const TOO_MANY_CONNECTIONS: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nServer: yamabiko\r\nRetry-After: 5\r\n\
     Content-Length: 0\r\nConnection: close\r\n\r\n";
-/// Bytes of one connection per turn.
-const TURN_BYTES: usize = 1 << 20;
-/// Bytes of a file per system call, between checks of the clock.
-const PIECE_BYTES: usize = 1 << 20;
 /// Receive buffer of one connection per turn: a burst of pipelined requests in one system call.
 const INPUT_BYTES: usize = 16 << 10;
 /// Bytes discarded per turn of a connection.

@@ -73,8 +73,6 @@ struct Slot {
     hash: u64,
     page: Rc<Page>,
     checked_at_s: u64,
-    /// Requests since then.
-    request_count: u32,
     /// Requested since the clock's hand last passed.
     used: bool,
 }
@@ -116,7 +114,6 @@ impl Files {
             && slot.page.is_intact()
         {
             slot.used = true;
-            slot.request_count = slot.request_count.saturating_add(1);
             return Found::Page(Rc::clone(&slot.page));
         }
         self.check(path, hash, at, now_s)
@@ -147,19 +144,10 @@ impl Files {
         }
         if let Some(at) = at {
             if let Some(page) = self.unchanged(at) {
-                let mut request_count = 0;
                 self.slots[at as usize].iter_mut().for_each(|slot| {
                     slot.checked_at_s = now_s;
                     slot.used = true;
-                    request_count = std::mem::take(&mut slot.request_count);
                 });
-                if request_count >= PROMOTION_REQUESTS
-                    && let Some(held) = self.promoted(&page)
-                {
-                    self.forget(at);
-                    self.remember(path, hash, Rc::clone(&held), now_s);
-                    return Found::Page(held);
-                }
                 return Found::Page(page);
             }
             self.forget(at);
@@ -225,19 +213,10 @@ impl Files {
         same.then_some(page)
     }
 
-    /// A frequently requested large page, moved to memory while there is free space.
-    fn promoted(&self, page: &Page) -> Option<Rc<Page>> {
-        let room = (IN_MEMORY_TOTAL_MAX / 2).saturating_sub(self.held_bytes);
-        if page.content.length() > room as u64 {
-            return None;
-        }
-        page.promoted().map(Rc::new)
-    }
-
     fn remember(&mut self, path: &[u8], hash: u64, page: Rc<Page>, now_s: u64) {
         let clock = clock_of(&page);
         self.count(&page, path.len(), true);
-        let slot = Slot { key: path.into(), hash, page, checked_at_s: now_s, request_count: 0, used: false };
+        let slot = Slot { key: path.into(), hash, page, checked_at_s: now_s, used: false };
         let at = match self.free.pop() {
             Some(at) => {
                 self.slots[at as usize] = Some(slot);
@@ -341,17 +320,9 @@ fn refusal(error: &io::Error) -> Status {
 /// Indexes of `clocks`.
 const OPEN_FILE: usize = 0;
 const IN_MEMORY: usize = 1;
-/// Files up to this size are stored in memory; larger ones are sent by sendfile(2). Over loopback on a quiet machine
-/// sendfile achieved 149,000 responses of 32 KiB a second, memory 118,000; for 100 KiB 88,000 and 73,000, for 256 KiB
-/// 49,000 and 42,000: pages shared with the file are in the reader's cache. (For a file written in small pieces memory
-/// is faster: 10.9 instead of 13.7 us of CPU for 100 KiB.)
+/// Files up to this size are stored in memory; larger ones are sent by sendfile(2), whose pages are shared with the file
+/// and not copied (docs/notes/serve-speed.md).
 pub(crate) const IN_MEMORY_BYTES_MAX: u64 = 16 << 10;
-/// Files of these sizes are stored in memory while they are requested at least that often in a second and half of the
-/// memory is free: 10,900 responses of 1 MiB a second, against 9,600 by sendfile, which works in steps of 64 KiB. Such
-/// a file is in the page cache, so reading it does not wait for a disk.
-pub(crate) const PROMOTED_MIN: u64 = 768 << 10;
-pub(crate) const PROMOTED_MAX: u64 = 4 << 20;
-const PROMOTION_REQUESTS: u32 = 32;
 /// Limit of all pages of one worker, with heads and keys: several paths may lead to one file, so this also limits the
 /// cost of unusual spellings.
 const IN_MEMORY_TOTAL_MAX: usize = 64 << 20;

@@ -135,6 +135,7 @@ pub fn serve(spec: &ServeSpec, stop: BorrowedFd<'_>, on_listening: impl FnOnce(S
         let own = (fronts.next(), origin);
         parts.push((spec::open_root(&spec.root)?, own, counters, journal, status_sources.clone(), cache.clone(), cap));
     }
+    let raises = engine::unsent::raises(threads);
     on_listening(bound);
     on_threads(parts, stop, |(root, (front, origin), counters, journal, status_sources, cache, cap), [stop, failed]| {
         counters.runs_here();
@@ -142,6 +143,7 @@ pub fn serve(spec: &ServeSpec, stop: BorrowedFd<'_>, on_listening: impl FnOnce(S
         let recorder = Recorder::new(counters, journal);
         let mut context = WorkerContext::new(files, spec.limits.clone(), clock.now(), recorder, status_sources);
         (context.front, context.cache, context.origin) = (front, cache, origin);
+        context.raises_left = raises;
         let env = WorkerEnv {
             listener: &listener,
             local: bound,

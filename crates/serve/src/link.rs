@@ -14,6 +14,7 @@ use units::Timestamp;
 
 use crate::connection::{Connection, Outbound, Step, WorkerContext};
 use crate::dynamic::Event;
+use crate::engine::unsent::UnsentLimit;
 use crate::figures::Refusal;
 use crate::tls::{Secure, Tls};
 
@@ -24,6 +25,8 @@ pub(crate) struct Link {
     session: Option<Box<Session>>,
     /// Bytes that were counted as sent and came back.
     recounted: usize,
+    /// The unsent bytes that the kernel may buffer.
+    pub(crate) unsent_limit: UnsentLimit,
 }
 
 /// TLS of one connection.
@@ -60,7 +63,7 @@ impl Link {
             }
         };
         let connection = Connection::new(ticket, peer, local, session.is_some(), context);
-        Some(Link { connection, session, recounted: 0 })
+        Some(Link { connection, session, recounted: 0, unsent_limit: UnsentLimit::default() })
     }
 
     /// As [`Connection::take`].
@@ -109,7 +112,28 @@ impl Link {
         if let Some(session) = &mut self.session {
             context.backlog.change(std::mem::take(&mut session.buffered_bytes), 0);
         }
+        self.unsent_limit.leave(context);
         self.connection.leave(context);
+    }
+
+    /// As [`Connection::begins_stall_timeout`].
+    pub(crate) fn begins_stall_timeout(&self) -> bool {
+        self.connection.begins_stall_timeout()
+    }
+
+    /// As [`Connection::stall_timeout_began`].
+    pub(crate) fn stall_timeout_began(&mut self, unacknowledged: usize) {
+        self.connection.stall_timeout_began(unacknowledged);
+    }
+
+    /// As [`Connection::is_stalled`].
+    pub(crate) fn is_stalled(&self, now: Timestamp) -> bool {
+        self.connection.is_stalled(now)
+    }
+
+    /// As [`Connection::has_progressed`].
+    pub(crate) fn has_progressed(&mut self, context: &WorkerContext, unacknowledged: usize) -> bool {
+        self.connection.has_progressed(context, unacknowledged)
     }
 
     /// As [`Connection::is_aborted`].

@@ -1,4 +1,5 @@
-//! MAX, the attainable maximum: one response from memory to every request, and nothing else.
+//! MAX, the attainable maximum: one prepared response to every request, and nothing else. A body above the limit of
+//! files in memory is sent by sendfile(2) from an unlinked file, as that of a large file is: the kernel copies nothing.
 //!
 //! A server reduced to accept, receive, respond and close shows what kernel and network permit; the difference to a
 //! real server is the cost of its features. A load generator is also measured against it, since it is not the
@@ -14,11 +15,21 @@ mod uring;
 
 pub use steps::{Feature, StepsSpec, serve_steps};
 
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, Write as _};
 use std::net::{SocketAddr, TcpListener};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::sync::Arc;
 
+use nix::libc::O_TMPFILE;
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use sys::file::send_file;
+
 use crate::engine::Engine;
+use crate::engine::sending::send_some;
+use crate::engine::unsent::RAISED_BYTES;
+use crate::files::IN_MEMORY_BYTES_MAX;
 use crate::spec::{ServeError, system};
 
 /// Configuration of the server.
@@ -45,7 +56,7 @@ pub struct Blind {
     pub close: bool,
 }
 
-/// Largest body: it is in memory three times, after the heads of the three kinds of responses.
+/// Largest body: it is in the page cache, or in memory three times, after the heads of the three kinds of responses.
 pub const BODY_BYTES_MAX: usize = 1 << 30;
 
 /// Pending responses of a client that does not read, beyond which it is disconnected.
@@ -70,7 +81,11 @@ pub fn serve_max(
     for _ in 1..threads {
         listeners.push(crate::listen::bind(bound, true)?);
     }
-    let answers = Responses { blind: spec.blind, ..Responses::new(spec.body_bytes) };
+    for listener in &listeners {
+        // Few and large sends are the cheapest. Accepted sockets inherit the limit.
+        sys::datagrams::bound_unsent(listener, RAISED_BYTES).map_err(system("setsockopt TCP_NOTSENT_LOWAT"))?;
+    }
+    let answers = Responses { blind: spec.blind, ..Responses::new(spec.body_bytes)? };
     on_listening(bound, engine);
     crate::on_threads(listeners, stop, |listener: TcpListener, stops| match engine {
         Engine::Epoll => poll::run(listener, stops, &answers),
@@ -81,10 +96,13 @@ pub fn serve_max(
 /// The prepared responses.
 #[derive(Debug)]
 pub(crate) struct Responses {
-    /// For HTTP/1.1, for HTTP/1.0 with keep-alive, and with `Connection: close`: head and body.
+    /// For HTTP/1.1, for HTTP/1.0 with keep-alive, and with `Connection: close`: head, and the body unless it is in
+    /// `file`.
     whole: [Arc<[u8]>; 3],
     /// Bytes of each head alone.
     heads: [usize; 3],
+    /// A large body, and its length.
+    file: Option<(File, usize)>,
     /// For an invalid request: always closes.
     refusal: Arc<[u8]>,
     /// Heads are not parsed.
@@ -96,14 +114,16 @@ pub(crate) struct Responses {
 pub(crate) struct ResponseRef {
     /// Index in [`Responses::all`].
     pub index: usize,
-    /// Its length in bytes.
+    /// Its bytes in memory.
+    pub in_memory: usize,
+    /// Its length in bytes: what is not in memory is in the file.
     pub length: usize,
     /// Close afterwards.
     pub last: bool,
 }
 
 impl Responses {
-    fn new(body_bytes: usize) -> Self {
+    fn new(body_bytes: usize) -> Result<Self, ServeError> {
         let connection = ["", "Connection: keep-alive\r\n", "Connection: close\r\n"];
         let head = |field: &str| {
             format!(
@@ -112,17 +132,25 @@ impl Responses {
             )
         };
         let heads = connection.map(head);
+        let file = if body_bytes as u64 > IN_MEMORY_BYTES_MAX {
+            Some((body_file(body_bytes).map_err(system("write the body to a file"))?, body_bytes))
+        } else {
+            None
+        };
         let whole = heads.clone().map(|head| {
             let mut bytes = head.into_bytes();
-            bytes.resize(bytes.len() + body_bytes, b'x');
+            if file.is_none() {
+                bytes.resize(bytes.len() + body_bytes, BODY_BYTE);
+            }
             Arc::from(bytes)
         });
         let refusal =
             "HTTP/1.1 400 Bad Request\r\nServer: yamabiko-max\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
-        Responses { whole, heads: heads.map(|head| head.len()), refusal: refusal.as_bytes().into(), blind: None }
+        let heads = heads.map(|head| head.len());
+        Ok(Responses { whole, heads, file, refusal: refusal.as_bytes().into(), blind: None })
     }
 
-    /// The bytes of all responses, by [`ResponseRef::index`].
+    /// The bytes in memory of all responses, by [`ResponseRef::index`].
     pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<[u8]>> {
         self.whole.iter().chain([&self.refusal])
     }
@@ -134,12 +162,48 @@ impl Responses {
             (true, true) => 1,
             (true, false) => 0,
         };
-        let length = if head_only { self.heads[index] } else { self.whole[index].len() };
-        ResponseRef { index, length, last: !keep_alive }
+        let in_memory = if head_only { self.heads[index] } else { self.whole[index].len() };
+        let in_file = self.file.as_ref().filter(|_| !head_only).map_or(0, |(_, bytes)| *bytes);
+        ResponseRef { index, in_memory, length: in_memory + in_file, last: !keep_alive }
     }
 
     /// For an invalid request.
     pub(crate) fn refusal(&self) -> ResponseRef {
-        ResponseRef { index: self.whole.len(), length: self.refusal.len(), last: true }
+        let length = self.refusal.len();
+        ResponseRef { index: self.whole.len(), in_memory: length, length, last: true }
+    }
+
+    /// Sends what the socket accepts of a response, from byte `from` on: the number of bytes, `None` if the buffer is
+    /// full.
+    pub(crate) fn send(
+        &self,
+        socket: &(impl AsFd + AsRawFd),
+        answer: ResponseRef,
+        from: usize,
+    ) -> io::Result<Option<usize>> {
+        match &self.file {
+            Some((file, _)) if from >= answer.in_memory && from < answer.length => {
+                let (offset, count) = (from - answer.in_memory, answer.length - from);
+                match send_file(socket.as_fd(), file.as_fd(), offset as u64, count)? {
+                    Some(0) => Err(ErrorKind::UnexpectedEof.into()),
+                    other => Ok(other),
+                }
+            }
+            _ => {
+                let bytes = self.whole.get(answer.index).unwrap_or(&self.refusal);
+                send_some(socket, &bytes[from..answer.in_memory], answer.in_memory < answer.length)
+            }
+        }
     }
 }
+
+/// A file without a name that contains a body: on the disk of temporary files, whose page cache sendfile(2) reads fastest,
+/// or else in memory.
+fn body_file(bytes: usize) -> io::Result<File> {
+    let filled = |mut file: File| file.write_all(&vec![BODY_BYTE; bytes]).map(|()| file);
+    let temporary = OpenOptions::new().read(true).write(true).custom_flags(O_TMPFILE).open(std::env::temp_dir());
+    temporary.and_then(filled).or_else(|_| filled(memfd_create(c"body", MFdFlags::MFD_CLOEXEC)?.into()))
+}
+
+/// All that a body consists of.
+const BODY_BYTE: u8 = b'x';

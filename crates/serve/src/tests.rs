@@ -14,6 +14,8 @@ mod changes;
 mod dynamic;
 #[path = "tests/endings.rs"]
 mod endings;
+#[path = "tests/large.rs"]
+mod large;
 #[path = "tests/limits.rs"]
 mod limits;
 #[path = "tests/origin.rs"]

@@ -148,6 +148,30 @@ fn large_responses_to_a_slow_client_stay_in_order() {
     });
 }
 
+/// Bodies in memory and in a file, in turn with responses without a body.
+#[test]
+fn heads_and_bodies_alternate_at_any_size() {
+    for body in [1, 16 << 10, (16 << 10) + 1, 300_000, 5 << 20] {
+        on_both(body, 1, |address| {
+            let mut client = connect(address);
+            for _ in 0..4 {
+                let both = "HEAD / HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\n\r\n";
+                client.write_all(both.as_bytes()).unwrap();
+                let mut head = Vec::new();
+                while !head.ends_with(b"\r\n\r\n") {
+                    let mut byte = [0];
+                    client.read_exact(&mut byte).unwrap();
+                    head.push(byte[0]);
+                }
+                assert_eq!(answers(&mut client, 1, true), [body]);
+            }
+            client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\nnonsense\r\n\r\n").unwrap();
+            let text = rest(client);
+            assert!(text.contains("xHTTP/1.1 400 Bad Request"), "{} bytes", text.len());
+        });
+    }
+}
+
 #[test]
 fn malformed_requests_are_refused_and_disconnects_are_harmless() {
     on_both(1 << 20, 1, |address| {

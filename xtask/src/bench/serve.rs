@@ -40,6 +40,7 @@ const CASES: &[Case] = &[
     Case { about: "keep-alive, 10 KB", file: "10k.bin", options: &[], wrk: None, protocol: Protocol::Plain },
     Case { about: "keep-alive, 100 KB", file: "100k.bin", options: &[], wrk: None, protocol: Protocol::Plain },
     Case { about: "keep-alive, 1 MB", file: "1m.bin", options: &[], wrk: None, protocol: Protocol::Plain },
+    Case { about: "keep-alive, 10 MB", file: "10m.bin", options: &[], wrk: None, protocol: Protocol::Plain },
     Case {
         about: "one connection per request, 1 KB",
         file: "1k.bin",
@@ -59,9 +60,10 @@ pub fn run() -> Result<()> {
     let files = Files::new()?;
     println!(
         "one server core, 64 connections in a closed loop from the other; {} measurements of {SECONDS} s each, medians.\n\
-         us of CPU per request: of the server's processes (user, system), and softirq of its core, which is in part\n\
-         counted in system too; on loopback it is also the client's receiving. Core: busy share of the server's, while\n\
-         it was asked, and of the generator's, its start and end included.",
+         us of CPU per request: of the server's processes (user, system, CPU as their sum), and softirq of its core,\n\
+         which is in part counted in system too; on loopback it is also the client's receiving. Each is compared with the\n\
+         better of nginx's settings, by rate and by CPU, and with MAX. Core: busy share of the server's, while it was\n\
+         asked, and of the generator's, its start and end included.",
         2 * ROUNDS
     );
     for (at, case) in CASES.iter().enumerate() {
@@ -108,32 +110,46 @@ fn measure_alternately(
 
 fn show(peers: &[Peer], figures: &[Vec<Measured>]) {
     println!(
-        "    {:<22} {:>9} {:>21} {:>8} {:>6}   {:>6} {:>6} {:>7}   {:>6} {:>9}",
-        "server", "req/s", "(low to high)", "/ nginx", "/ MAX", "user", "system", "softirq", "core", "generator"
+        "    {:<22} {:>8} {:>19} {:>7} {:>5}   {:>8} {:>7} {:>5}   {:>6} {:>7} {:>7}   {:>5} {:>9}",
+        "server",
+        "req/s",
+        "(low to high)",
+        "/ nginx",
+        "/ MAX",
+        "CPU",
+        "/ nginx",
+        "/ MAX",
+        "user",
+        "system",
+        "softirq",
+        "core",
+        "generator"
     );
-    // The better of nginx's two configurations is the reference.
-    let rate_of = |at: usize| median(&rates(&figures[at]));
-    let best = |is_selected: fn(&Peer) -> bool| {
-        let among = (0..peers.len()).filter(|&at| is_selected(&peers[at]));
-        among.max_by(|a, b| rate_of(*a).total_cmp(&rate_of(*b)))
-    };
-    let nginx = best(|peer| peer.name.starts_with("nginx"));
-    let max = best(|peer| peer.name.starts_with("MAX"));
+    // The better of nginx's two configurations is the reference, by rate and by CPU.
+    let fastest = reference(peers, figures, rate_of, |value| -value);
+    let cheapest = reference(peers, figures, cpu_of, |value| value);
+    let max = peers.iter().position(|peer| peer.name.starts_with("MAX"));
     for (peer, measured) in peers.iter().zip(figures) {
-        let rates = rates(measured);
+        let rates = values(measured, rate_of);
         let (low, high) = rates.iter().fold((f64::MAX, f64::MIN), |(low, high), &v| (low.min(v), high.max(v)));
-        let over = |other: Option<usize>| {
-            other.map_or("-".to_owned(), |other| format!("{:.2}", ratio(&rates, &self::rates(&figures[other]))))
+        let over = |other: Option<usize>, value: fn(&Measured) -> f64| {
+            other.map_or("-".to_owned(), |other| {
+                format!("{:.2}", ratio(&values(measured, value), &values(&figures[other], value)))
+            })
         };
-        let of = |value: fn(&Measured) -> f64| median(&measured.iter().map(value).collect::<Vec<_>>());
+        let of = |value: fn(&Measured) -> f64| median(&values(measured, value));
         let (server, generator) = (of(|one| one.server_core), of(|one| one.client_core));
         println!(
-            "    {:<22} {:>9.0} {:>21} {:>8} {:>6}   {:>6.2} {:>6.2} {:>7.2}   {:>5.0}% {:>8.0}%{}",
+            "    {:<22} {:>8.0} {:>19} {:>7} {:>5}   {:>8.2} {:>7} {:>5}   {:>6.2} {:>7.2} {:>7.2}   \
+             {:>4.0}% {:>8.0}%{}",
             peer.name,
             median(&rates),
             format!("({low:.0} to {high:.0})"),
-            over(nginx),
-            over(max),
+            over(fastest, rate_of),
+            over(max, rate_of),
+            of(cpu_of),
+            over(cheapest, cpu_of),
+            over(max, cpu_of),
             of(|one| one.user_us),
             of(|one| one.system_us),
             of(|one| one.softirq_us),
@@ -142,6 +158,20 @@ fn show(peers: &[Peer], figures: &[Vec<Measured>]) {
             limit(server, generator),
         );
     }
+}
+
+/// The configuration of nginx with the smallest median of `value`, ordered by `order`.
+fn reference(
+    peers: &[Peer],
+    figures: &[Vec<Measured>],
+    value: fn(&Measured) -> f64,
+    order: fn(f64) -> f64,
+) -> Option<usize> {
+    let among = (0..peers.len()).filter(|&at| peers[at].name.starts_with("nginx"));
+    among.min_by(|a, b| {
+        let of = |at: usize| order(median(&values(&figures[at], value)));
+        of(*a).total_cmp(&of(*b))
+    })
 }
 
 /// Which side limited the rate, if not the server.
@@ -153,8 +183,17 @@ fn limit(server: f64, generator: f64) -> &'static str {
     }
 }
 
-fn rates(measured: &[Measured]) -> Vec<f64> {
-    measured.iter().map(|one| one.rate).collect()
+fn rate_of(one: &Measured) -> f64 {
+    one.rate
+}
+
+/// CPU time per request in us.
+fn cpu_of(one: &Measured) -> f64 {
+    one.user_us + one.system_us
+}
+
+fn values(measured: &[Measured], value: fn(&Measured) -> f64) -> Vec<f64> {
+    measured.iter().map(value).collect()
 }
 
 #[cfg(test)]

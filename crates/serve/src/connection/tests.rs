@@ -356,6 +356,32 @@ fn a_client_without_progress_times_out() {
     assert!(test.connection.is_aborted());
 }
 
+#[test]
+fn bytes_acknowledged_by_the_client_are_progress() {
+    let mut test = TestConnection::new();
+    let mut out = Vec::new();
+    test.connection.take(&mut test.context, &request(2));
+    test.turn(1, 10, &mut out);
+    assert!(test.connection.begins_stall_timeout());
+    test.connection.stall_timeout_began(300_000);
+    assert!(!test.connection.begins_stall_timeout());
+    let deadline = test.connection.deadline();
+    assert!(!test.connection.is_stalled(test.context.now));
+    test.context.now = deadline;
+    assert!(test.connection.is_stalled(deadline));
+    let left = 300_000 - 16 * 1024;
+    assert!(!test.connection.has_progressed(&test.context, left + 1), "a byte less than enough");
+    assert!(test.connection.has_progressed(&test.context, left));
+    assert_eq!(test.connection.deadline(), deadline + test.context.limits.stall_time);
+    // Bytes that the kernel accepted meanwhile were acknowledged too.
+    test.turn(1, 10_000, &mut out);
+    assert!(!test.connection.has_progressed(&test.context, left));
+    assert!(test.connection.has_progressed(&test.context, left - 6_384));
+    // Without a report of the engine nothing is known.
+    test.turn(1, 20_000, &mut out);
+    assert!(test.connection.begins_stall_timeout() && !test.connection.has_progressed(&test.context, 0));
+}
+
 /// Memory of an idle connection, as documented with the limits.
 #[test]
 fn an_idle_connection_allocates_no_buffers() {

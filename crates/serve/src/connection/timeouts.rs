@@ -26,6 +26,7 @@ impl Connection {
             // then is closed as early as one that reads nothing.
             if self.owing.is_none_or(|taken| taken >= PROGRESS_BYTES) {
                 self.owing = Some(0);
+                self.in_kernel = None;
                 self.deadline = context.now + context.limits.stall_time;
             }
             return;
@@ -59,6 +60,38 @@ impl Connection {
             self.head_began = true;
             self.deadline = context.now + context.limits.head_time;
         }
+    }
+
+    /// Whether the timeout of pending output has just begun: the engine then reports the bytes in the kernel by
+    /// [`Connection::stall_timeout_began`].
+    pub(crate) fn begins_stall_timeout(&self) -> bool {
+        self.owing.is_some() && self.in_kernel.is_none() && self.phase != Phase::Over
+    }
+
+    /// The client's kernel has not acknowledged `unacknowledged` bytes of the output so far.
+    pub(crate) fn stall_timeout_began(&mut self, unacknowledged: usize) {
+        let taken = usize::try_from(self.owing.unwrap_or(0)).unwrap_or(usize::MAX);
+        // Bytes of this timeout that the kernel has accepted already are not part of its beginning.
+        self.in_kernel = Some(u32::try_from(unacknowledged.saturating_sub(taken)).unwrap_or(u32::MAX));
+    }
+
+    /// Whether the timeout of pending output has expired.
+    pub(crate) fn is_stalled(&self, now: Timestamp) -> bool {
+        now >= self.deadline && self.owing.is_some() && !matches!(self.phase, Phase::Lingering | Phase::Over)
+    }
+
+    /// Begins the timeout of pending output again if the client's kernel has acknowledged enough bytes in it; now
+    /// `unacknowledged` bytes are left.
+    pub(crate) fn has_progressed(&mut self, context: &WorkerContext, unacknowledged: usize) -> bool {
+        let (Some(before), Some(taken)) = (self.in_kernel, self.owing) else { return false };
+        let acknowledged = (u64::from(before) + taken).saturating_sub(unacknowledged as u64);
+        if acknowledged < PROGRESS_BYTES {
+            return false;
+        }
+        self.owing = Some(0);
+        self.stall_timeout_began(unacknowledged);
+        self.deadline = context.now + context.limits.stall_time;
+        true
     }
 
     /// When the current timeout expires.

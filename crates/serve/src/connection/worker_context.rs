@@ -42,6 +42,8 @@ pub(crate) struct WorkerContext {
     pub(crate) chunk: Vec<u8>,
     /// Memory of all connections.
     pub(crate) backlog: Backlog,
+    /// Connections whose limit of unsent bytes may still be raised.
+    pub(crate) raises_left: u32,
     /// The normalised path that is compared with the routes.
     pub(super) path: Vec<u8>,
     /// The server stops: every response is the last one of its connection.
@@ -75,6 +77,7 @@ impl WorkerContext {
             plain: Vec::new(),
             chunk: Vec::new(),
             backlog: Backlog::new(),
+            raises_left: 0,
             path: Vec::new(),
             stopping: false,
             turn: Turn::default(),

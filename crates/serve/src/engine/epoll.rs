@@ -205,7 +205,7 @@ impl<'a> Worker<'a> {
                 if deadline > self.context.now {
                     self.table.schedule(token, deadline);
                 } else {
-                    client.link.late(&mut self.context);
+                    super::late(&client.stream, &mut client.link, &mut self.context);
                     self.advance(token, true)?;
                 }
             }
@@ -301,6 +301,7 @@ impl<'a> Worker<'a> {
         let Some(client) = self.table.get(token) else { return Ok(()) };
         let next = client.work(&mut self.context, &mut self.input, hung_up).unwrap_or(Next::Close);
         client.link.settle(&mut self.context);
+        super::begin_stall_timeout(&client.stream, &mut client.link);
         let used = client.link.idle_since() == Some(self.context.now);
         client.known |= used && next == Next::Input && client.accepted_in < self.turn;
         let needed = match next {

@@ -235,7 +235,7 @@ impl<'a> Worker<'a> {
                 if deadline > self.context.now {
                     self.table.schedule(token, deadline);
                 } else {
-                    client.link.late(&mut self.context);
+                    super::late(&client.stream, &mut client.link, &mut self.context);
                     self.advance(token);
                 }
             }
@@ -348,6 +348,7 @@ impl<'a> Worker<'a> {
         }
         let next = client.work(token, self.turn, &mut self.context, &mut self.ring).unwrap_or(Next::Close);
         client.link.settle(&mut self.context);
+        super::begin_stall_timeout(&client.stream, &mut client.link);
         let spare = client.accepted_in < self.turn && client.link.idle_since() == Some(self.context.now);
         client.known |= spare && next == Next::Input;
         match next {

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use foldhash::quality::FixedState;
 use sys::file::Root;
 
-use super::{IN_MEMORY_BYTES_MAX, PROMOTED_MAX, PROMOTED_MIN, refusal};
+use super::{IN_MEMORY_BYTES_MAX, refusal};
 use crate::date::http_date;
 use crate::media::{UNKNOWN, content_type, is_compressible};
 use crate::response::{Prepared, Status};
@@ -131,27 +131,6 @@ impl Page {
         file.metadata().is_ok_and(|now| {
             let now = Stamp::of(&now);
             now.modified == self.stamp.modified && now.length == *length || now.length > *length
-        })
-    }
-
-    /// The same page with its bytes in memory, if its size is worth it and its version unchanged. Head and tag stay the
-    /// same.
-    pub(super) fn promoted(&self) -> Option<Self> {
-        let Content::Stored(file, length) = &self.content else { return None };
-        if self.young || !(PROMOTED_MIN..=PROMOTED_MAX).contains(length) {
-            return None;
-        }
-        let mut bytes = vec![0; usize::try_from(*length).ok()?];
-        file.read_exact_at(&mut bytes, 0).ok()?;
-        if Stamp::of(&file.metadata().ok()?) != self.stamp {
-            return None;
-        }
-        Some(Page {
-            head: self.head.clone(),
-            content: Content::Held(bytes.into_boxed_slice()),
-            etag: self.etag.clone(),
-            variants: self.variants.clone(),
-            ..*self
         })
     }
 

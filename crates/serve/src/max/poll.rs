@@ -1,7 +1,7 @@
 //! MAX over epoll.
 
 use std::collections::VecDeque;
-use std::io::{ErrorKind, Read as _, Write as _};
+use std::io::{ErrorKind, Read as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
@@ -24,7 +24,6 @@ pub(super) fn run(listener: TcpListener, stops: [BorrowedFd<'_>; 2], answers: &R
     }
     watch(listener.as_fd(), EpollFlags::EPOLLIN, LISTENER)?;
     let clock = Clock::start();
-    let bytes: Vec<&[u8]> = answers.all().map(|bytes| &bytes[..]).collect();
     let mut connections: Vec<Option<Connection>> = Vec::new();
     let mut free: Vec<usize> = Vec::new();
     let mut input = vec![0; INPUT_BYTES];
@@ -63,7 +62,7 @@ pub(super) fn run(listener: TcpListener, stops: [BorrowedFd<'_>; 2], answers: &R
                     let index = token as usize;
                     let Some(Some(connection)) = connections.get_mut(index) else { continue };
                     connection.seen_at = now;
-                    if !connection.advance(&mut input, answers, &bytes) {
+                    if !connection.advance(&mut input, answers) {
                         connections[index] = None;
                         free.push(index);
                     }
@@ -106,9 +105,9 @@ impl Connection {
     }
 
     /// Reads all input and sends all possible output; false when the connection is finished.
-    fn advance(&mut self, input: &mut [u8], answers: &Responses, bytes: &[&[u8]]) -> bool {
+    fn advance(&mut self, input: &mut [u8], answers: &Responses) -> bool {
         loop {
-            if !self.send(bytes) || self.owed.len() > PENDING_RESPONSES_MAX {
+            if !self.send(answers) || self.owed.len() > PENDING_RESPONSES_MAX {
                 return false;
             }
             match self.stream.read(input) {
@@ -121,12 +120,11 @@ impl Connection {
         }
     }
 
-    fn send(&mut self, bytes: &[&[u8]]) -> bool {
+    fn send(&mut self, answers: &Responses) -> bool {
         while let Some(&answer) = self.owed.front() {
-            match self.stream.write(&bytes[answer.index][self.sent..answer.length]) {
-                Ok(taken) => self.sent += taken,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return true,
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            match answers.send(&self.stream, answer, self.sent) {
+                Ok(Some(taken)) => self.sent += taken,
+                Ok(None) => return true,
                 Err(_) => return false,
             }
             if self.sent == answer.length {

@@ -205,6 +205,10 @@ impl Server<'_> {
         let socket = connection.socket.as_fd();
         match (connection.owed.pop_front(), connection.owed.is_empty()) {
             (None, _) => {}
+            (Some(answer), _) if answer.in_memory < answer.length => {
+                connection.owed.push_front(answer);
+                self.send_from_file(index, 0);
+            }
             // The usual case: one request, one response.
             (Some(answer), true) => {
                 let message = self.messages[answer.index];
@@ -226,10 +230,42 @@ impl Server<'_> {
     fn send_watched(&mut self, index: u32, from: usize) {
         let Slot { generation, connection: Some(connection) } = &mut self.slots[index as usize] else { return };
         let Some(&answer) = connection.owed.front() else { return };
+        if answer.in_memory < answer.length {
+            return self.send_from_file(index, from);
+        }
         connection.patient = Some(from);
         let message = self.messages[answer.index];
         let token = token(index, *generation, WATCHED_SEND);
         self.ring.send_with_retries(connection.socket.as_fd(), message, from, answer.length, token);
+    }
+
+    /// Sends pending responses whose bodies are in a file, the first from byte `from` on, by system calls; then waits for
+    /// space, or sends the next response.
+    fn send_from_file(&mut self, index: u32, mut from: usize) {
+        let Slot { generation, connection: Some(connection) } = &mut self.slots[index as usize] else { return };
+        while let Some(&answer) = connection.owed.front() {
+            if answer.in_memory == answer.length {
+                return self.send(index);
+            }
+            while from < answer.length {
+                match self.answers.send(&connection.socket, answer, from) {
+                    Ok(Some(taken)) => from += taken,
+                    Ok(None) => {
+                        connection.patient = Some(from);
+                        let token = token(index, *generation, WATCHED_SEND);
+                        return self.ring.poll_writable(connection.socket.as_fd(), token);
+                    }
+                    Err(_) => return self.close(index),
+                }
+            }
+            from = 0;
+            connection.owed.pop_front();
+            if answer.last {
+                connection.finishing = true;
+                let generation = *generation;
+                return self.finish(index, generation);
+            }
+        }
     }
 
     /// The kernel did not accept all of a response.
@@ -249,6 +285,10 @@ impl Server<'_> {
         let Some(connection) = &mut self.slots[index as usize].connection else { return };
         let (Some(from), Some(answer)) = (connection.patient.take(), connection.owed.pop_front()) else { return };
         match result {
+            Ok(_) if answer.in_memory < answer.length => {
+                connection.owed.push_front(answer);
+                self.send_from_file(index, from);
+            }
             Ok(bytes) if from + *bytes as usize == answer.length => {
                 if answer.last {
                     connection.finishing = true;

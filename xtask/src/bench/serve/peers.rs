@@ -52,11 +52,11 @@ pub struct Files {
 type Command<'a> = Box<dyn Fn(u16) -> Result<String> + 'a>;
 
 /// Names and lengths of the files.
-const FILES: [(&str, usize); 4] =
-    [("1k.bin", 1 << 10), ("10k.bin", 10 << 10), ("100k.bin", 100 << 10), ("1m.bin", 1 << 20)];
+const FILES: [(&str, usize); 5] =
+    [("1k.bin", 1 << 10), ("10k.bin", 10 << 10), ("100k.bin", 100 << 10), ("1m.bin", 1 << 20), ("10m.bin", 10 << 20)];
 
 impl Files {
-    /// Writes files of 1 KiB, 10 KiB, 100 KiB and 1 MiB, and a certificate.
+    /// Writes files of 1 KiB to 10 MiB, and a certificate.
     pub fn new() -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("yamabiko-bench-").tempdir()?;
         // The servers' workers run as other users.
@@ -87,7 +87,7 @@ pub fn start(
     let folder = files.path().display().to_string();
     let bytes = FILES.iter().find(|(name, _)| *name == file).map_or(0, |(_, bytes)| *bytes);
     let mut commands: Vec<(&'static str, Command<'_>)> = vec![
-        ("nginx", Box::new(|port| nginx(files, port, protocol, true))),
+        ("nginx, sendfile on", Box::new(|port| nginx(files, port, protocol, true))),
         ("nginx, sendfile off", Box::new(|port| nginx(files, port, protocol, false))),
     ];
     let secure = match protocol {
