@@ -18,15 +18,15 @@ use schema::{ReproductionDocument, ReproductionRow};
 use super::extent::{Extent, only};
 use super::servers::{output, yamabiko};
 
-/// The parts, and further arguments of a quick bench.
-const PARTS: &[(&str, &[&str])] = &[
-    ("rtt", &[]),
-    ("rates", &[]),
-    ("loss", &[]),
-    ("trace", &[]),
-    ("flow", &["--rates", "100Mbit,1Gbit"]),
-    ("depth", &["--depths", "1,8"]),
-    ("density", &["--paths", "8,32"]),
+/// The parts, rounds in which all of them take twenty minutes, and further arguments of a quick bench.
+const PARTS: &[(&str, usize, &[&str])] = &[
+    ("rtt", 5, &[]),
+    ("rates", 2, &[]),
+    ("loss", 5, &[]),
+    ("trace", 3, &[]),
+    ("flow", 3, &["--rates", "100Mbit,1Gbit"]),
+    ("depth", 2, &["--depths", "1,8"]),
+    ("density", 1, &["--paths", "8,32"]),
 ];
 
 /// What to run and where to write.
@@ -34,6 +34,8 @@ const PARTS: &[(&str, &[&str])] = &[
 struct Options<'a> {
     part: Option<&'a str>,
     extent: Extent,
+    /// Whether every part has the rounds of `extent`.
+    same_rounds: bool,
     quick: bool,
     json: PathBuf,
     /// Folder of the pages, one a part.
@@ -49,8 +51,8 @@ pub fn run() -> Result<()> {
     run_with(&[])
 }
 
-/// Runs all parts, or `--only PART`; `--quick`: one round at few points. Documents go to `--json FILE`, pages to
-/// `--pages FOLDER`. `--binary FILE` is measured instead of a new build.
+/// Runs all parts, or `--only PART`; `--rounds N`: as many of each; `--quick`: one round at few points. Documents go to
+/// `--json FILE`, pages to `--pages FOLDER`. `--binary FILE` is measured instead of a new build.
 ///
 /// # Errors
 /// An unknown option, or a part that could not be run.
@@ -62,8 +64,9 @@ pub fn run_with(words: &[&str]) -> Result<()> {
     };
     println!("{}", machine());
     let mut documents = Vec::new();
-    for &(part, quick) in PARTS.iter().filter(|(part, _)| options.part.is_none_or(|only| only == *part)) {
-        let document = measure(&binary, part, if options.quick { quick } else { &[] }, &options)?;
+    for &(part, rounds, quick) in PARTS.iter().filter(|(part, ..)| options.part.is_none_or(|only| only == *part)) {
+        let rounds = if options.same_rounds { options.extent.rounds } else { rounds };
+        let document = measure(&binary, part, (rounds, if options.quick { quick } else { &[] }), &options)?;
         print_rows(part, &document);
         documents.push(document);
         if let Some(folder) = options.json.parent() {
@@ -77,9 +80,10 @@ pub fn run_with(words: &[&str]) -> Result<()> {
 }
 
 fn parse<'a>(words: &[&'a str]) -> Result<Options<'a>> {
-    let names: Vec<&str> = PARTS.iter().map(|(name, _)| *name).collect();
+    let names: Vec<&str> = PARTS.iter().map(|(name, ..)| *name).collect();
     let (part, words) = only(words, &names)?;
     let quick = words.contains(&"--quick");
+    let same_rounds = quick || words.contains(&"--rounds");
     let extent = if quick { Extent { rounds: 1, seconds: 1 } } else { Extent { rounds: 5, seconds: 2 } };
     let (mut json, mut pages, mut binary) = (PathBuf::from("target/bench/emulators.json"), None, None);
     let mut others = Vec::new();
@@ -91,13 +95,18 @@ fn parse<'a>(words: &[&'a str]) -> Result<Options<'a>> {
             _ => others.extend(pair),
         }
     }
-    Ok(Options { part, extent: extent.changed_by(&others)?, quick, json, pages, binary })
+    Ok(Options { part, extent: extent.changed_by(&others)?, same_rounds, quick, json, pages, binary })
 }
 
-fn measure(binary: &Path, part: &str, more: &[&str], options: &Options<'_>) -> Result<ReproductionDocument> {
+fn measure(
+    binary: &Path,
+    part: &str,
+    (rounds, more): (usize, &[&str]),
+    options: &Options<'_>,
+) -> Result<ReproductionDocument> {
     let mut command = Command::new(binary);
     command.args(["reproduce", "emulators", "--json", "--only", part]).args(more);
-    command.args(["--rounds", &options.extent.rounds.to_string(), "-d", &format!("{}s", options.extent.seconds)]);
+    command.args(["--rounds", &rounds.to_string(), "-d", &format!("{}s", options.extent.seconds)]);
     if let Some(folder) = &options.pages {
         fs::create_dir_all(folder)?;
         command.arg("--html").arg(folder.join(format!("emulators-{part}.html")));
@@ -149,7 +158,8 @@ mod tests {
     #[test]
     fn emulators_options_are_parsed_and_invalid_ones_refused() {
         let options = parse(&["--only", "rtt", "--rounds", "3", "--pages", "out"]).unwrap();
-        assert_eq!((options.part, options.extent.rounds, options.quick), (Some("rtt"), 3, false));
+        assert_eq!((options.part, options.extent.rounds, options.same_rounds), (Some("rtt"), 3, true));
+        assert!(!parse(&[]).unwrap().same_rounds);
         assert_eq!(options.pages, Some(PathBuf::from("out")));
         assert_eq!(parse(&["--quick"]).unwrap().extent, Extent { rounds: 1, seconds: 1 });
         for words in [&["--only", "all"][..], &["--json"], &["--rounds", "0"], &["--turns", "1"]] {

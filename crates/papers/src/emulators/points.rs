@@ -23,8 +23,10 @@ const OVERLOAD: f64 = 3.0;
 pub const SERVED: f64 = 0.9;
 /// Intervals of a trace's comparison.
 const TRACE_INTERVAL_MS: usize = 100;
-/// Seconds before flows are measured.
-const WARMUP_S: f64 = 2.0;
+/// Least intervals of a comparison.
+const TRACE_INTERVALS_MIN: usize = 30;
+/// Seconds before flows are measured: slow start overshoots, and recovery takes seconds on a long path.
+const WARMUP_S: f64 = 3.0;
 
 /// A figure: quantity, unit, value.
 pub type Figure = (&'static str, &'static str, f64);
@@ -79,8 +81,9 @@ impl Point {
             Kind::Rate { .. } | Kind::Flow { .. } => {
                 let own = emulator != Emulator::Yamabiko && self.paths > 1;
                 let starts = START_INTERVAL_S * f64::from(self.paths);
+                let length = if self.paths > 1 { length.ceil() } else { length };
                 // Without a delay a flow fills its link at once.
-                let warmup_s = if matches!(self.kind, Kind::Rate { .. }) { WARMUP_S / 2.0 } else { WARMUP_S };
+                let warmup_s = if matches!(self.kind, Kind::Rate { .. }) { WARMUP_S / 3.0 } else { WARMUP_S };
                 let probe = Probe::Bulk {
                     server,
                     flows: if own { 1 } else { self.paths },
@@ -186,7 +189,11 @@ fn loss_figures(flood: &FloodFigures, model: LossModel) -> Result<Vec<Figure>, S
 }
 
 fn trace_figures(flood: &FloodFigures, trace: &[u64]) -> Result<Vec<Figure>, String> {
-    let error = trace_error(&flood.per_ms, trace, TRACE_INTERVAL_MS).ok_or("too few packets passed")?;
+    // Few intervals fit to some phase of any trace.
+    if flood.per_ms.len() < TRACE_INTERVAL_MS * TRACE_INTERVALS_MIN {
+        return Err(format!("packets arrived for {} ms only", flood.per_ms.len()));
+    }
+    let error = trace_error(&flood.per_ms, trace, TRACE_INTERVAL_MS).ok_or("no trace")?;
     Ok(vec![
         ("error of bytes in 100 ms, rms", "% of mean", error.rms * 100.0),
         ("error of bytes in 100 ms, max", "% of mean", error.max * 100.0),
@@ -304,7 +311,7 @@ fn loss_points() -> Vec<Point> {
 }
 
 fn trace_points(folder: &Path) -> std::io::Result<Vec<Point>> {
-    let varying = cellular_trace(1_000_000, 24_000_000);
+    let varying = cellular_trace(1_000_000, 24_000_000, 50);
     let file = write(folder, "varying.trace", &varying)?;
     let fast = constant_rate_trace(720_000_000).unwrap_or_default();
     let fast_file = write(folder, "720.trace", &fast)?;
@@ -371,7 +378,8 @@ fn density_points(paths: u32, folder: &Path) -> std::io::Result<Vec<Point>> {
     let (bits_per_s, delay) = (16_000_000, LinkStage::Delay(Duration::from_millis(20)));
     // A queue of one bandwidth-delay product.
     let queue_bytes = bits_per_s / 8 / 25;
-    let trace = cellular_trace(8_000_000, 24_000_000);
+    // A second long: whole seconds are measured, whatever the phase.
+    let trace = cellular_trace(8_000_000, 24_000_000, 5);
     let mean = trace_bytes(&trace).iter().sum::<u64>() as f64 * 8e3 / trace_bytes(&trace).len() as f64;
     let file = write(folder, "density.trace", &trace)?;
     let point = |kind: &str, stages, bits_per_s| Point {
@@ -395,11 +403,11 @@ fn write(folder: &Path, name: &str, content: &str) -> std::io::Result<PathBuf> {
     Ok(file)
 }
 
-/// A trace of ten seconds whose rate changes every 200 ms between two rates, the same every time.
-fn cellular_trace(from: u64, to: u64) -> String {
+/// A trace whose rate changes every 200 ms between two rates, `steps` times, the same every time.
+fn cellular_trace(from: u64, to: u64, steps: u32) -> String {
     let mut rng = Rng::named(1, "emulators trace");
     let (mut text, mut credit) = (String::new(), 0.0);
-    for step in 0..50 {
+    for step in 0..steps {
         let rate = from as f64 + rng.uniform() * (to - from) as f64;
         for ms in 0..200 {
             credit += rate / 8e3 / MTU as f64;
@@ -410,6 +418,6 @@ fn cellular_trace(from: u64, to: u64) -> String {
         }
     }
     // The last line is the period.
-    text.push_str("10000\n");
+    text.push_str(&format!("{}\n", steps * 200));
     text
 }

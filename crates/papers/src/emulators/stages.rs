@@ -173,7 +173,7 @@ fn unlimited_trace() -> String {
 pub fn constant_rate_trace(bits_per_s: u64) -> Option<String> {
     // The shortest whole number of milliseconds with a whole number of opportunities.
     let bits = MTU * 8;
-    let period = (1..=LONGEST_TRACE_MS).find(|ms| bits_per_s * ms % (bits * 1000) == 0).or_else(|| {
+    let period = (1..=LONGEST_TRACE_MS).find(|ms| (bits_per_s * ms).is_multiple_of(bits * 1000)).or_else(|| {
         // Without one, the nearest to a whole number within the longest period.
         (1..=LONGEST_TRACE_MS).filter(|ms| bits_per_s * ms >= bits * 1000).min_by_key(|ms| {
             let rest = bits_per_s * ms % (bits * 1000);
