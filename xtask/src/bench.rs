@@ -9,6 +9,7 @@ mod cache;
 mod capacity;
 mod compare;
 mod connections;
+mod emulators;
 mod extent;
 mod fleet;
 mod gateway;
@@ -50,6 +51,11 @@ const BENCHES: &[Bench] = &[
         name: "path",
         about: "configured against measured RTT, timing error, requests and bytes against direct",
         run: path::run,
+    },
+    Bench {
+        name: "emulators",
+        about: "yamabiko compared with mahimahi and rattan, where found [--only PART] [--rounds N] [--seconds N] [--quick] [--json FILE] [--pages FOLDER] [--binary FILE]",
+        run: emulators::run,
     },
     Bench { name: "replay", about: "a log of a million requests at its own times", run: replay::run },
     Bench {
@@ -119,6 +125,7 @@ pub fn command(words: &[&str]) -> Result<()> {
         // `package` reads cargo's metadata as JSON, which needs dependencies of the benches.
         ["package", options @ ..] => crate::package::run(crate::root(), options),
         ["bench", "tap", options @ ..] => tap::run_with(options),
+        ["bench", "emulators", options @ ..] => emulators::run_with(options),
         ["bench", "fleet", options @ ..] => fleet::run_with(options),
         ["bench", "cache", options @ ..] => cache::run_with(options),
         ["bench", "gateway", options @ ..] => gateway::run_with(options),

@@ -14,6 +14,7 @@ mod real_experiments {
     mod gateway_lab;
     mod predict;
     mod reproduce;
+    mod reproduce_emulators;
     mod reproduce_gateway;
     mod reproduce_servers;
     mod transparent;

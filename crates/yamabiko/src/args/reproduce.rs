@@ -23,6 +23,12 @@ pub enum Reproduce {
     /// of 40 clients; a TCP stream through them with and without NAT and a loaded squid; Bonnie's table. CPU share and
     /// memory by control groups
     Gateway(Gateway),
+    /// rattan (2025): one flow by rate, chained effects and many paths through yamabiko and, where they are found,
+    /// mahimahi and rattan; also RTT error, rates, losses and traces of each
+    Emulators(Emulators),
+    /// Be a probe or the server of `reproduce emulators`
+    #[command(hide = true)]
+    EmulatorProbe(EmulatorProbe),
 }
 
 /// Output options of all reproductions.
@@ -150,6 +156,58 @@ pub struct Gateway {
     pub clients: u32,
     #[command(flatten)]
     pub result: Reproduced,
+}
+
+#[derive(Args, Debug)]
+pub struct Emulators {
+    /// Run only these parts, such as rtt,flow
+    #[arg(short, long, value_enum, value_delimiter = ',', value_name = "PARTS")]
+    #[arg(default_values_t = [EmulatorsPart::Flow, EmulatorsPart::Depth, EmulatorsPart::Density])]
+    pub only: Vec<EmulatorsPart>,
+    /// Length of each measurement
+    #[arg(short, long, default_value = "3s", value_parser = parse_duration, allow_hyphen_values = true)]
+    pub duration: Duration,
+    /// Rounds; in each, every emulator is measured once
+    #[arg(long, default_value_t = 3, value_name = "ROUNDS", value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub rounds: u32,
+    /// Rates of the flow's link, such as 100Mbit,1Gbit
+    #[arg(long, value_delimiter = ',', value_name = "RATES")]
+    #[arg(default_values = ["100Mbit", "500Mbit", "1Gbit", "2Gbit", "4Gbit"])]
+    pub rates: Vec<units::BitRate>,
+    /// Numbers of chained hops
+    #[arg(long, value_delimiter = ',', value_name = "NUMBERS", default_values_t = [1, 2, 4, 8, 16, 32])]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=66))]
+    pub depths: Vec<u32>,
+    /// Numbers of concurrent paths
+    #[arg(long, value_delimiter = ',', value_name = "NUMBERS", default_values_t = [8, 32, 128, 512])]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub paths: Vec<u32>,
+    #[command(flatten)]
+    pub result: Reproduced,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum EmulatorsPart {
+    /// RTT error, jitter, order, CPU: 48 ms, idle and loaded
+    Rtt,
+    /// Exactness of rates from 300 bit/s to 5 Gbit/s
+    Rates,
+    /// Rate, independence and bursts of losses
+    Loss,
+    /// Bytes in each 100 ms against a trace; 720 Mbit/s over 80 ms
+    Trace,
+    /// Figure 5: one CUBIC flow over 50 ms
+    Flow,
+    /// Figure 6: chained loss, rate of 1 Gbit/s and delay of 1 ms
+    Depth,
+    /// Figure 7: paths of 16 Mbit/s, static and by trace
+    Density,
+}
+
+#[derive(Args, Debug)]
+pub struct EmulatorProbe {
+    /// The probe as JSON
+    pub probe: String,
 }
 
 /// A time scale, 1 or more.

@@ -260,6 +260,18 @@ pub(super) const VERBS: &[VerbHelp] = &[
         ("html", "Write an HTML page to this file"),
         ("json", "Print one JSON document only"),
     ], &[("Every part", "yamabiko reproduce gateway")]),
+    help("reproduce emulators", &[
+        ("only", "Run only these parts, such as rtt,flow"),
+        ("duration", "Length of each measurement"),
+        ("rounds", "Rounds; in each, every emulator is measured once"),
+        ("depths", "Numbers of chained hops"),
+        ("paths", "Numbers of concurrent paths"),
+        ("html", "Write an HTML page to this file"),
+        ("json", "Print one JSON document only"),
+    ], &[
+        ("Figures 5 to 7, with rattan beside", "YAMABIKO_RATTAN=./rattan yamabiko reproduce emulators"),
+        ("RTT error, idle and loaded", "yamabiko reproduce emulators --only rtt"),
+    ]),
     help("doctor", &[], &[("What works on this machine", "yamabiko doctor")]),
     help("compare", &[
         ("what", "Two runs, or two lists of runs: A B"),

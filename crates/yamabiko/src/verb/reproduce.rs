@@ -2,6 +2,7 @@
 
 mod directory;
 mod dserver;
+mod emulators;
 mod gateway;
 mod koshien;
 mod transparent;
@@ -30,6 +31,8 @@ pub fn run(reproduce: &args::Reproduce) -> Result<Exit> {
         args::Reproduce::Directory(directory) => directory::run(directory),
         args::Reproduce::Transparent(transparent) => transparent::run(transparent),
         args::Reproduce::Gateway(gateway) => gateway::run(gateway),
+        args::Reproduce::Emulators(emulators) => emulators::run(emulators),
+        args::Reproduce::EmulatorProbe(probe) => emulators::probe(&probe.probe),
     }
 }
 
