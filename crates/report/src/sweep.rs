@@ -292,7 +292,10 @@ mod tests {
             "40 clients supported at one request per second each; 50.0/s was not sustained."
         );
         assert!(clients_supported(&supported(80, None)).contains("At least 80"));
-        assert!(clients_supported(&supported(0, Some(5.0))).contains("No measured rate was sustained; the lowest was 5.00/s"));
+        assert!(
+            clients_supported(&supported(0, Some(5.0)))
+                .contains("No measured rate was sustained; the lowest was 5.00/s")
+        );
         let left_out = schema::UncountedRun { rate_per_s: 50.0, why: "it was interrupted".into() };
         let some = ClientsSupported { not_counted: vec![left_out], ..supported(40, None) };
         assert!(

@@ -45,14 +45,14 @@ pub fn evidence(world: &World, recording: &Recording) -> Evidence {
             started_at: syn,
             connected_at: Some(request.scheduled_at),
             done_at: request.scheduled_at,
-            ..request.clone()
+            ..request
         };
         join.note(&opener);
     }
     if world.connection_wait > 0 {
         // It was busy until just before.
         let done_at = request.started_at.expect("it started");
-        join.note(&RequestRecord { done_at, started_at: Some(request.scheduled_at), ..request.clone() });
+        join.note(&RequestRecord { done_at, started_at: Some(request.scheduled_at), ..request });
     }
     join.note(&request);
     join.join(&inputs);
