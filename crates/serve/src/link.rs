@@ -189,6 +189,11 @@ impl Link {
         }
     }
 
+    /// Whether [`Link::outbound`] has nothing more. False with TLS, which would have to encrypt to know it.
+    pub(crate) fn has_sent_all(&self, context: &WorkerContext) -> bool {
+        self.session.is_none() && matches!(self.connection.outbound(context), Outbound::Nothing)
+    }
+
     /// As [`Connection::sent`].
     pub(crate) fn sent(&mut self, context: &mut WorkerContext, count: usize) {
         let before = self.recounted.min(count);

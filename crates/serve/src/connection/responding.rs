@@ -77,6 +77,9 @@ impl Connection {
             (Kind::Static, answer(&mut context.files, request, seconds(context.now), date, persistence, out))
         };
         let Reply { status, content_bytes, body } = reply;
+        if let Some(Tail::Page(page, _)) = &body {
+            page.found_intact(context.now);
+        }
         self.follow(context, request, status, content_bytes, body, kind, Finding::NONE);
     }
 

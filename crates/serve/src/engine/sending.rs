@@ -7,6 +7,7 @@ use std::os::fd::{AsFd as _, AsRawFd};
 use nix::libc::MSG_MORE;
 use nix::sys::socket::{MsgFlags, send};
 use sys::file::send_file;
+use units::Timestamp;
 
 use crate::connection::{Outbound, WorkerContext};
 use crate::link::Link;
@@ -36,7 +37,7 @@ pub(super) fn flush(
 ) -> io::Result<Sent> {
     let mut allowance = TURN_BYTES;
     loop {
-        let turn = context.turn;
+        let (turn, now) = (context.turn, context.now);
         let outbound = match link.outbound(context) {
             Outbound::Nothing => return Ok(Sent::All),
             Outbound::Both(..) | Outbound::File { .. } if turn.is_over() => return Ok(Sent::Enough),
@@ -44,18 +45,18 @@ pub(super) fn flush(
         };
         // For the large pieces of a file a further system call costs less than an early request for write readiness.
         let short_is_full = short_is_full && !matches!(outbound, Outbound::File { .. });
-        let (taken, offered) = (transmit(stream, &outbound)?, offered(&outbound));
+        let (taken, offered) = (transmit(stream, &outbound, now)?, offered(&outbound));
         let Some(taken) = taken else {
-            link.unsent_limit.blocked(context.now);
+            link.unsent_limit.blocked(now);
             return Ok(Sent::Blocked);
         };
         link.sent(context, taken);
         if taken < offered && !link.unsent_limit.raise(stream, context) && short_is_full {
-            link.unsent_limit.blocked(context.now);
+            link.unsent_limit.blocked(now);
             return Ok(Sent::Blocked);
         }
         if taken >= allowance {
-            return Ok(Sent::Enough);
+            return Ok(if link.has_sent_all(context) { Sent::All } else { Sent::Enough });
         }
         allowance -= taken;
     }
@@ -73,7 +74,7 @@ fn offered(outbound: &Outbound<'_>) -> usize {
 }
 
 /// One system call: the number of bytes accepted, `None` if the buffer is full.
-fn transmit(stream: &TcpStream, outbound: &Outbound<'_>) -> io::Result<Option<usize>> {
+fn transmit(stream: &TcpStream, outbound: &Outbound<'_>, now: Timestamp) -> io::Result<Option<usize>> {
     match outbound {
         Outbound::Nothing => Ok(Some(0)),
         Outbound::Bytes(bytes, more) => send_some(stream, bytes, *more),
@@ -83,7 +84,7 @@ fn transmit(stream: &TcpStream, outbound: &Outbound<'_>) -> io::Result<Option<us
         Outbound::File { file, page, range, .. } => {
             let count = usize::try_from(range.end - range.start).unwrap_or(usize::MAX).min(PIECE_BYTES);
             // The file was changed in place since its head was sent: the client would get a mixture of two versions.
-            if count as u64 == range.end - range.start && !page.is_intact() {
+            if count as u64 == range.end - range.start && !page.is_intact_at(now) {
                 return Err(ErrorKind::UnexpectedEof.into());
             }
             match send_file(stream.as_fd(), file.as_fd(), range.start, count)? {

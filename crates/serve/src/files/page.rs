@@ -1,5 +1,6 @@
 //! One version of a file, ready to send: its head, its bytes, its precompressed variants.
 
+use std::cell::Cell;
 use std::fs::{File, Metadata};
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::io::Read as _;
@@ -9,6 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use foldhash::quality::FixedState;
 use sys::file::Root;
+use units::Timestamp;
 
 use super::{IN_MEMORY_BYTES_MAX, refusal};
 use crate::date::http_date;
@@ -33,6 +35,8 @@ pub(crate) struct Page {
     pub(crate) variants: Vec<Rc<Page>>,
     stamp: Stamp,
     young: bool,
+    /// The turn of the worker's loop, by its time, in which the file was last found to be this version.
+    intact_at: Cell<Option<Timestamp>>,
 }
 
 /// Where a page's bytes are.
@@ -120,7 +124,7 @@ impl Page {
         let varies = coding.is_some() || !variants.is_empty();
         let head =
             Prepared::new(kind, content.length(), etag.as_deref(), modified.as_ref(), coding.map(Coding::name), varies);
-        Page { head, content, etag, modified_s, coding, variants, stamp, young }
+        Page { head, content, etag, modified_s, coding, variants, stamp, young, intact_at: Cell::new(None) }
     }
 
     /// Whether the file is still the version of the sent head: checked for a [`Content::Stored`] page before its last
@@ -132,6 +136,17 @@ impl Page {
             let now = Stamp::of(&now);
             now.modified == self.stamp.modified && now.length == *length || now.length > *length
         })
+    }
+
+    /// The file was found to be this version in the turn of `now`.
+    pub(crate) fn found_intact(&self, now: Timestamp) {
+        self.intact_at.set(Some(now));
+    }
+
+    /// As [`Page::is_intact`], without a system call in a turn in which that was found already: a file that is sent in
+    /// the turn of its request is checked once.
+    pub(crate) fn is_intact_at(&self, now: Timestamp) -> bool {
+        self.intact_at.get() == Some(now) || self.is_intact()
     }
 
     /// Whether this page was made from the version with this stamp, and the stamp can be trusted.
