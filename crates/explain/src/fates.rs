@@ -64,8 +64,8 @@ struct Way<'a> {
 
 /// By this much a packet may seem to be faster than configured: two captures, each with its own time of writing.
 const TOLERANCE_NS: u64 = 200_000;
-/// Lateness of the emulation of up to this part of the delay counts as propagation.
-const LATENESS: u64 = 16;
+/// A timing error of the emulation of up to this part of the delay counts as propagation.
+const TIMING_ERROR_PART: u64 = 16;
 /// Bytes of IPv4 and TCP headers with timestamps.
 const HEADER_BYTES: u64 = 52;
 
@@ -185,7 +185,7 @@ impl Way<'_> {
             queue_ns,
             shared_queue_ns,
             serialisation_ns,
-            propagation_ns: propagation_ns + rest.min(TOLERANCE_NS.max(delay_ns / LATENESS)),
+            propagation_ns: propagation_ns + rest.min(TOLERANCE_NS.max(delay_ns / TIMING_ERROR_PART)),
             reordering_ns,
             dropped: false,
         }

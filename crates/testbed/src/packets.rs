@@ -293,7 +293,7 @@ mod tests {
         let mut connections = client.clone();
         connections.sort_unstable();
         connections.dedup();
-        assert_eq!(client.len(), connections.len() * 40, "every packet of a kept connection");
+        assert_eq!(client.len(), connections.len() * 40, "every packet of a connection that stayed");
         assert_eq!(client, server);
     }
 
