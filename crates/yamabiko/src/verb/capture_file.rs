@@ -159,7 +159,11 @@ impl Window {
     /// The index of an interface's name.
     #[inline]
     fn name_of(&mut self, interface: u32, name: &str) -> u16 {
-        if self.last_name.0 != interface || self.names[usize::from(self.last_name.1)] != name {
+        // Two empty names are not compared: memcmp of no bytes at a dangling address, which an empty name has, was slow
+        // (glibc's version for AVX-512).
+        let last = &self.names[usize::from(self.last_name.1)];
+        let is_last = last.len() == name.len() && (name.is_empty() || last == name);
+        if self.last_name.0 != interface || !is_last {
             self.last_name = (interface, self.name(name));
         }
         self.last_name.1
