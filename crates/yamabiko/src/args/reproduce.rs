@@ -25,6 +25,9 @@ pub enum Reproduce {
     Gateway(Gateway),
     /// rattan (2025): one flow by rate, chained effects and many paths through yamabiko and, where they are found,
     /// mahimahi and rattan; also RTT error, rates, losses and traces of each
+    ///
+    /// Peers are found on PATH, or by $YAMABIKO_MAHIMAHI (the folder of mm-delay, mm-link and mm-loss, setuid root) and
+    /// $YAMABIKO_RATTAN (the program). They need root.
     Emulators(Emulators),
     /// Be a probe or the server of `reproduce emulators`
     #[command(hide = true)]
