@@ -169,7 +169,7 @@ fn diagram(label: &str, sequence: &TimeSequence) -> Chart {
         dashed: false,
         color: Some(color),
     };
-    let x = Axis::from_zero("time since the scheduled start", Quantity::Seconds);
+    let x = Axis::from_zero("seconds since the scheduled start", Quantity::Seconds);
     // The axis begins at the scheduled start.
     let mut sent = vec![(0, 0)];
     sent.extend(&sequence.sent);
