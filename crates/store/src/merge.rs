@@ -21,9 +21,9 @@ pub struct FinishedTable {
 }
 
 /// Joins the parts of table `R` under `dir` into `dir/<table>.parquet` and then removes the parts. Rows are encoded
-/// again into row groups of the size that analysis programs expect; row groups of about that size are copied. Memory is
-/// bounded by one such group. A table without parts becomes an empty file. With `keeps`, only rows for which it is
-/// true are written.
+/// again into row groups of the size that analysis programs expect; row groups of at least a quarter of that size are
+/// copied. Memory is bounded by one such group. A table without parts becomes an empty file. With `keeps`, only rows for
+/// which it is true are written.
 ///
 /// # Errors
 /// I/O and Parquet errors. The parts stay unchanged, and no partial file remains.
@@ -86,7 +86,7 @@ fn write_joined<R: Record>(
         for group in 0..input.groups() {
             // A group that is large enough, or the last group, is copied without re-encoding.
             let is_last = pending.is_empty() && at + 1 == parts.len() && group + 1 == input.groups();
-            let is_large = input.rows_of(group)? >= R::ROWS_A_PART / COPIED_SHARE;
+            let is_large = input.rows_of(group)? >= R::ROWS_A_PART / COPIED_GROUP_DIVISOR;
             if keeps.is_none() && (is_last || is_large) && encoder.wrote(&input) {
                 rows += append(encoder, &mut output, unfinished, &pending)?;
                 pending.clear();
@@ -113,9 +113,9 @@ fn write_joined<R: Record>(
     publish::<R>(output, unfinished, path, rows)
 }
 
-/// A row group with this fraction of the expected rows is copied: reading a table of such groups takes analysis programs
-/// hardly longer, and encoding its rows again would cost a run of many requests as much as all else that stores them.
-const COPIED_SHARE: usize = 4;
+/// A row group of at least the expected rows divided by this is copied: encoding its rows again would cost a run of
+/// many requests as much as writing the parts did.
+const COPIED_GROUP_DIVISOR: usize = 4;
 
 /// Ends a file, syncs it and renames it to its final name.
 fn publish<R: Record>(output: Output, unfinished: &Path, path: &Path, rows: u64) -> Result<FinishedTable> {

@@ -97,7 +97,7 @@ impl Ring {
         let ring = IoUring::builder()
             .setup_single_issuer()
             .setup_defer_taskrun()
-            // Tells without a system call whether one would find completions.
+            // The kernel sets a flag while a system call would find completions: checking it needs no call.
             .setup_taskrun_flag()
             .setup_submit_all()
             .setup_clamp()

@@ -210,6 +210,7 @@ impl Drive<'_> {
         let loop_health = health.finish(self.clock.now());
         self.drain_path(&mut poller, &mut alarm)?;
         if let Some(path) = &mut self.path {
+            path.note_run_queue_wait(loop_health.run_queue_wait);
             path.shut_down();
         }
         self.progress.enter(Phase::Done);

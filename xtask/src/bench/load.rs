@@ -106,7 +106,7 @@ fn open_loop(client: &Client, wrk: &[Figures], options: &[&str]) -> Result<()> {
     }
     let of = |value: fn(&Figures) -> f64| median(&rounds.iter().map(value).collect::<Vec<_>>()) / 1e3;
     println!(
-        "  send lag p99, median of the rounds: {:.1} us; without the host's part {:.1} us",
+        "  send lag p99, median of the rounds: {:.1} us; without the machine's part {:.1} us",
         of(|figures| figures.lag_ns.1 as f64),
         of(|figures| figures.host.map_or(0.0, |host| host.own_lag_p99_ns as f64))
     );

@@ -106,7 +106,9 @@ struct ShardDelays {
 
 /// Times by which the machine woke or resumed a waiting loop late: the machine's part of the send lag.
 ///
-/// Bias: a loop that is preempted while it works cannot tell; this counts as the generator's own lag.
+/// Bias: a loop cannot notice a preemption while it works; this counts as the generator's own lag. With io_uring the
+/// call that ends a wait also collects completions; this work counts as the machine's part if the wait ends over 10 us
+/// late.
 #[derive(Debug, Default)]
 struct LateWakeups {
     log: StallLog,

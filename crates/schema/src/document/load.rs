@@ -23,8 +23,8 @@ pub struct GeneratorDelay {
     /// machine woke or resumed the request's loop late.
     #[serde(default)]
     pub send_lag_own_ns: Quantiles,
-    /// Time by which the machine woke or resumed a waiting loop late, beyond 10 us each time: of all loops, in the
-    /// measured phase.
+    /// Total time by which the machine woke or resumed a waiting loop late, each time by more than 10 us: of all loops,
+    /// in the measured phase.
     #[serde(default)]
     pub late_wakeups_ns: u64,
     /// Time for which the loops were ready to run and had no core, in the measured phase; absent if the kernel does not

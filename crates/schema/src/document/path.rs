@@ -36,7 +36,8 @@ pub struct Path {
     /// Sum of the late wake-ups of the path's loop: waits that ended over 10 us after the next packet was due.
     #[serde(default)]
     pub late_wakeups_ns: u64,
-    /// Time for which the path's loop was ready to run and had no core; not stated if the kernel does not measure it.
+    /// Time for which the path's loop was ready to run and had no core, in the measured phase; absent if the kernel
+    /// does not measure it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_queue_wait_ns: Option<u64>,
     /// The path as measured by packet capture at both ends (`--watch both`).

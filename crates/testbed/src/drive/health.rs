@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use sys::accounting::Served;
 use units::Timestamp;
 use validity::evidence::LoopHealth;
 
@@ -10,15 +11,15 @@ use validity::evidence::LoopHealth;
 struct Reading {
     at: Timestamp,
     cpu: Duration,
-    /// Time for which the thread was ready to run and had no core.
-    waited: Option<Duration>,
+    /// `None` if the kernel does not measure it.
+    served: Option<Served>,
 }
 
 impl Reading {
     fn take(at: Timestamp) -> Self {
         let own = std::process::id() as i32;
         let served = sys::accounting::served(own, sys::accounting::this_thread());
-        Reading { at, cpu: sys::clock::thread_cpu_time(), waited: served.map(|served| served.waited) }
+        Reading { at, cpu: sys::clock::thread_cpu_time(), served }
     }
 }
 
@@ -89,12 +90,14 @@ impl Health {
         let to = self.to.unwrap_or_default();
         // A phase that never began, because the run was stopped in its warm-up, has no length.
         let from = self.from.unwrap_or(to);
+        // A kernel that does not measure it may report zeros, also for a thread that has run.
+        let served = to.served.filter(|to| !to.ran.is_zero()).zip(from.served);
         LoopHealth {
             longest_stall: self.longest_stall,
             idle: self.idle,
             wall: to.at.since(from.at),
             cpu: to.cpu.saturating_sub(from.cpu),
-            run_queue_wait: to.waited.zip(from.waited).map(|(to, from)| to.saturating_sub(from)),
+            run_queue_wait: served.map(|(to, from)| to.waited.saturating_sub(from.waited)),
         }
     }
 }
@@ -113,6 +116,17 @@ mod tests {
         health.waited(at(0), at(900));
         let health = health.finish(at(1000));
         assert_eq!((health.wall, health.busy_share()), (Duration::ZERO, 0.0));
+    }
+
+    #[test]
+    fn run_queue_wait_is_unknown_if_the_kernel_reports_zeros() {
+        let reading = |ran_ms, waited_ms| {
+            let served = Served { ran: Duration::from_millis(ran_ms), waited: Duration::from_millis(waited_ms) };
+            Some(Reading { at: at(0), cpu: Duration::ZERO, served: Some(served) })
+        };
+        let wait = |from, to| Health { from, to, ..Health::default() }.finish(at(0)).run_queue_wait;
+        assert_eq!(wait(reading(0, 0), reading(5, 2)), Some(Duration::from_millis(2)));
+        assert_eq!(wait(reading(0, 0), reading(0, 0)), None);
     }
 
     #[test]

@@ -13,6 +13,7 @@ use units::Timestamp;
 
 use super::packet_queue::PacketQueue;
 use super::path_live::{PathLive, TimingErrorCounts};
+use super::stalls::LATE_WAKEUP_MIN;
 
 /// Packets read from one device before the loop checks what is due.
 const READS_PER_VISIT: usize = 8;
@@ -21,9 +22,6 @@ const WRITES_PER_VISIT: usize = 32;
 
 /// A write this much after its due time counts as late in live figures.
 const LATE_WRITE_THRESHOLD: Duration = Duration::from_millis(1);
-
-/// A wait that ends this long after a due time was ended late by the machine; a poll takes under 1 us.
-const LATE_WAKEUP_MIN: Duration = Duration::from_micros(10);
 
 /// An end of a path: a device that is read, and that is written unless there is a queue. Another process writes the
 /// queue's packets to the device, in its own time.
@@ -73,29 +71,7 @@ pub struct PathIo {
     /// Whether the last read of a device may have left packets in it, by direction.
     unread: [bool; 2],
     measured_timing_errors: Option<TimingErrors>,
-    run_queue: RunQueue,
-}
-
-/// Time for which the loop's thread was ready to run and had no core, in the measured phase.
-#[derive(Clone, Copy, Debug, Default)]
-struct RunQueue {
-    /// Since the thread's start, when the phase began.
-    from: Option<Duration>,
-    waited: Option<Duration>,
-}
-
-impl RunQueue {
-    /// Of the calling thread, since its start. `None` if the kernel does not measure it.
-    fn read() -> Option<Duration> {
-        let process = std::process::id() as i32;
-        sys::accounting::served(process, sys::accounting::this_thread()).map(|served| served.waited)
-    }
-
-    fn end(&mut self) {
-        if self.waited.is_none() {
-            self.waited = Self::read().zip(self.from).map(|(to, from)| to.saturating_sub(from));
-        }
-    }
+    run_queue_wait: Option<Duration>,
 }
 
 impl PathIo {
@@ -114,7 +90,7 @@ impl PathIo {
             timing_error_counts: None,
             unread: [false; 2],
             measured_timing_errors: None,
-            run_queue: RunQueue::default(),
+            run_queue_wait: None,
         }
     }
 
@@ -235,23 +211,21 @@ impl PathIo {
 
     /// The loop waited until `woken` although a packet was due at `due`. Shorter delays are those of a poll.
     pub fn note_late_wakeup(&mut self, due: Timestamp, woken: Timestamp) {
-        if woken.since(due) >= LATE_WAKEUP_MIN {
+        if woken.since(due) > LATE_WAKEUP_MIN {
             self.network.handle_late_wakeup(due, woken);
         }
     }
 
-    /// Begins the measured phase: timing errors and waits for a core count from here. Called on the loop's thread.
+    /// Begins the measured phase: timing errors count from here.
     pub fn begin_measured(&mut self) {
-        self.run_queue.from = RunQueue::read();
         self.network.reset_timing_errors();
         if let Some(counts) = &mut self.timing_error_counts {
             *counts = TimingErrorCounts::default();
         }
     }
 
-    /// Ends the measured phase: stores its timing errors. Called on the loop's thread.
+    /// Ends the measured phase: stores its timing errors.
     pub fn end_measured(&mut self) {
-        self.run_queue.end();
         self.measured_timing_errors = Some(self.network.timing_errors().clone());
         self.publish();
         // Packets after the measured phase are not published.
@@ -263,15 +237,19 @@ impl PathIo {
         self.measured_timing_errors.as_ref().unwrap_or_else(|| self.network.timing_errors())
     }
 
-    /// Time for which the loop's thread was ready to run and had no core in the measured phase. `None` before its end,
-    /// or if the kernel does not measure it.
-    pub fn run_queue_wait(&self) -> Option<Duration> {
-        self.run_queue.waited
+    /// Stores [`Self::run_queue_wait`], as the loop measured it.
+    pub fn note_run_queue_wait(&mut self, waited: Option<Duration>) {
+        self.run_queue_wait = waited;
     }
 
-    /// Ends the path: packets in transit become drops of cause shutdown. Called on the loop's thread.
+    /// Time for which the loop's thread was ready to run and had no core in the measured phase. `None` before the
+    /// loop's end, or if the kernel does not measure it.
+    pub fn run_queue_wait(&self) -> Option<Duration> {
+        self.run_queue_wait
+    }
+
+    /// Ends the path: packets in transit become drops of cause shutdown.
     pub fn shut_down(&mut self) {
-        self.run_queue.end();
         self.network.shut_down();
     }
 

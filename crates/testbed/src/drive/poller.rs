@@ -156,8 +156,8 @@ impl Poller {
         self.poll_for(if wait { None } else { Some(Duration::ZERO) })
     }
 
-    /// Collects events, and lets other threads use the core for a moment if there are none: with io_uring as long as
-    /// setting a timer and its interrupt take.
+    /// Collects events; if there are none, other threads may use the core: with io_uring for the time that a timer of
+    /// the shortest length takes, with epoll not at all.
     ///
     /// # Errors
     /// As [`Self::poll`].

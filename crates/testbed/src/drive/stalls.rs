@@ -31,15 +31,15 @@ pub(crate) fn next_beat_after(at: Timestamp) -> Timestamp {
 /// of packets) usually takes less, as do wake-ups of a thread with its own core.
 const STALL_MIN: Duration = Duration::from_micros(200);
 
-/// A wake-up that is later by at most this is the usual work of a wake-up.
-const LATE_WAKEUP_MIN: Duration = Duration::from_micros(10);
+/// A wake-up that is late by at most this is usual work and not the machine's delay: a poll takes under 1 us.
+pub(super) const LATE_WAKEUP_MIN: Duration = Duration::from_micros(10);
 
 /// Finds stalls from the times at which the loop is seen busy.
 #[derive(Debug, Default)]
 pub struct Stalls {
     seen: Option<Timestamp>,
     found: Vec<Stall>,
-    late: Vec<Stall>,
+    late_wakeups: Vec<Stall>,
 }
 
 impl Stalls {
@@ -75,13 +75,13 @@ impl Stalls {
     /// Notes that the loop meant to wake at `due`, and woke at `at`.
     pub fn woke(&mut self, due: Timestamp, at: Timestamp) {
         if at.since(due) > LATE_WAKEUP_MIN {
-            self.late.push(Stall { from: due, to: at });
+            self.late_wakeups.push(Stall { from: due, to: at });
         }
     }
 
     /// Moves the late wake-ups since the last call to the end of `into`.
     pub fn drain_late_wakeups_into(&mut self, into: &mut Vec<Stall>) {
-        into.append(&mut self.late);
+        into.append(&mut self.late_wakeups);
     }
 
     /// Moves the stalls found since the last call to the end of `into`.

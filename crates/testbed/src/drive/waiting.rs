@@ -125,7 +125,7 @@ impl Drive<'_> {
         Ok(ready)
     }
 
-    /// Tells the path if a packet was due in a wait from `before` to `after`.
+    /// Notes in the path if a packet was due in a wait from `before` to `after`.
     fn note_late_wakeup(&mut self, before: Timestamp, after: Timestamp) {
         if let Some(path) = &mut self.path
             && let Some(due) = path.next_due().filter(|&due| due < after)

@@ -36,7 +36,7 @@ pub struct Figures {
     pub failed: u64,
     /// Send lag, median and 99th percentile; 0 if the program does not report it.
     pub lag_ns: (u64, u64),
-    /// The host's part of the send lag; `None` if the program does not report it.
+    /// The machine's part of the send lag; `None` if the program does not report it.
     pub host: Option<HostShare>,
     /// Utilization of the cores, 0 to 1, the program's start and end included.
     pub client_core: f64,
@@ -52,17 +52,17 @@ pub struct Figures {
     requests: f64,
 }
 
-/// The host's part of the send lag in one run.
+/// The machine's part of the send lag in one run.
 #[derive(Clone, Copy, Debug)]
 pub struct HostShare {
-    /// 99th percentile of the send lag less the host's part.
+    /// 99th percentile of the send lag less the machine's part.
     pub own_lag_p99_ns: u64,
-    /// Time by which the host woke or resumed the loop late.
+    /// Time by which the machine woke or resumed the loop late.
     pub late_wakeups: Duration,
-    /// Time for which the loop was ready to run and had no core.
-    pub run_queue_wait: Duration,
-    /// Share of the processors' time that the hypervisor took.
-    pub stolen: f64,
+    /// Time for which the loop was ready to run and had no core; `None` if the kernel does not measure it.
+    pub run_queue_wait: Option<Duration>,
+    /// Share of the processors' time that the hypervisor took; `None` if it is unknown.
+    pub stolen: Option<f64>,
 }
 
 impl Client {
@@ -136,8 +136,8 @@ impl Client {
         figures.host = load.generator_delay.map(|delay| HostShare {
             own_lag_p99_ns: delay.send_lag_own_ns.p99,
             late_wakeups: Duration::from_nanos(delay.late_wakeups_ns),
-            run_queue_wait: Duration::from_nanos(delay.run_queue_wait_ns.unwrap_or(0)),
-            stolen: document.run.host.steal_share.unwrap_or(0.0),
+            run_queue_wait: delay.run_queue_wait_ns.map(Duration::from_nanos),
+            stolen: document.run.host.steal_share,
         });
         let busy = document.run.host.settings.get("loop_busy");
         figures.loop_busy =
@@ -264,11 +264,11 @@ impl fmt::Display for HostShare {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "p99 without the host's part {:.1} (woken late {:.1} ms, run queue {:.1} ms, stolen {:.1} %)",
+            "p99 without the machine's part {:.1} (woken late {:.1} ms, run queue {}, stolen {})",
             self.own_lag_p99_ns as f64 / 1e3,
             self.late_wakeups.as_secs_f64() * 1e3,
-            self.run_queue_wait.as_secs_f64() * 1e3,
-            100.0 * self.stolen
+            self.run_queue_wait.map_or("?".into(), |wait| format!("{:.1} ms", wait.as_secs_f64() * 1e3)),
+            self.stolen.map_or("?".into(), |share| format!("{:.1} %", 100.0 * share))
         )
     }
 }

@@ -1,4 +1,4 @@
-use load::{ConnectionEnd, GaugeSample};
+use load::{ConnectionEnd, GaugeSample, Stall};
 use proptest::prelude::*;
 use schema::RequestRecord;
 
@@ -81,22 +81,27 @@ fn batch() -> impl Strategy<Value = Batch> {
     });
     let sample =
         any::<[u64; 3]>().prop_map(|[in_flight, connections, backlog]| GaugeSample { in_flight, connections, backlog });
+    let stall = || (timestamp(), timestamp()).prop_map(|(from, to)| Stall { from, to });
     let many = 0..20usize;
     (
         proptest::collection::vec(request(), many.clone()),
         proptest::collection::vec(connection, many.clone()),
         proptest::collection::vec(called, many.clone()),
-        proptest::collection::vec(sample, many),
+        proptest::collection::vec(sample, many.clone()),
+        proptest::collection::vec(stall(), many.clone()),
+        proptest::collection::vec(stall(), many),
         optional_timestamp(),
         any::<bool>(),
     )
-        .prop_map(|(requests, connections, connect_calls, samples, measured_end, last)| Batch {
-            requests,
-            connections,
-            connect_calls,
-            samples,
-            measured_end,
-            last,
+        .prop_map(|it| Batch {
+            requests: it.0,
+            connections: it.1,
+            connect_calls: it.2,
+            samples: it.3,
+            stalls: it.4,
+            late_wakeups: it.5,
+            measured_end: it.6,
+            last: it.7,
             ..Batch::default()
         })
 }
