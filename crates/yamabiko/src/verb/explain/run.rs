@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use plan::Offered;
-use schema::{Document, RequestRecord, Verdict};
+use schema::{CheckState, Document, RequestRecord, Verdict};
 use store::RunStore;
 use sys::signal::Interrupts;
 use testbed::explained::RunEvidence;
@@ -103,8 +103,11 @@ pub fn explained(run: RunEvidence, document: &Document) -> Result<Explained> {
     explained.notes.clone_from(&run.notes);
     let verdict = document.validity.verdict;
     if verdict != Verdict::Valid {
-        let id = &document.run.id;
-        explained.notes.push(format!("the run is {}: `yamabiko report {id}` has the reasons", verdict.name()));
+        let reasons = document.validity.checks.iter();
+        let reasons = reasons.filter(|check| matches!(check.state, CheckState::Failed | CheckState::CouldNotRun));
+        let reasons: Vec<String> =
+            reasons.map(|check| format!("{}: {}", report::phrases::check_name(check), check.why)).collect();
+        explained.notes.push(format!("the run is {}: {}", verdict.name(), reasons.join("; ")));
     }
     explained.document = Some(document.clone());
     Ok(explained)
