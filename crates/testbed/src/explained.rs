@@ -47,6 +47,10 @@ pub struct RunEvidence {
     protocol: Protocol,
 }
 
+/// The two ends' packets are read in blocks, so when the memory became full, packets of one end may not have been read
+/// that are this much older than the latest of the other, nanoseconds: far above the time after which a block is read.
+const CAPTURE_DELAY_NS: u64 = 1_000_000_000;
+
 /// Most classes of distance: as many columns as a terminal has room for.
 const CLASSES_MAX: usize = 6;
 
@@ -58,8 +62,11 @@ impl RunEvidence {
     pub fn read(dir: &Path, document: &Document) -> Result<RunEvidence, TestbedError> {
         let no_load = || {
             let dir = dir.display();
-            TestbedError::Plan(format!("{dir}: no run of load; expected a run of bench, run or explain"))
+            TestbedError::Plan(format!("{dir}: not a run of load; expected a run of bench, run or explain"))
         };
+        if document.load.is_none() {
+            return Err(no_load());
+        }
         let text = store::read_plan(dir).map_err(|_| no_load())?;
         let plan = Plan::from_toml(&text, "plan.toml").map_err(|_| no_load())?;
         let facts = std::fs::read(dir.join(FACTS_FILE)).ok();
@@ -125,8 +132,9 @@ impl RunEvidence {
     /// The evidence of one of the requests.
     pub fn evidence(&self, request: &RequestRecord) -> Evidence {
         let mut inputs = self.inputs();
-        // Packets are missing from then on, and what follows them would look like a delay at the client.
-        if self.facts.until_ns.is_some_and(|until| request.done_at.as_nanos() >= until) {
+        // Packets are missing from then on, and the time after the last one would look like a delay at the client.
+        let last = request.done_at.as_nanos().saturating_add(CAPTURE_DELAY_NS);
+        if self.facts.until_ns.is_some_and(|until| last >= until) {
             (inputs.client, inputs.server) = (None, None);
         }
         self.join.evidence(request, &inputs)

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result, anyhow, ensure};
 use plan::Offered;
 use schema::{CheckState, Document, RequestRecord, Verdict};
-use store::RunStore;
+use store::{RunStore, StoreError};
 use sys::signal::Interrupts;
 use testbed::explained::RunEvidence;
 use units::RequestRate;
@@ -61,7 +61,13 @@ pub fn stored(arguments: &args::Explain) -> Result<Exit> {
     let dir = RunStore::open()?.find(name).map_err(|error| {
         anyhow!("{error}; expected a stored run (`yamabiko runs` lists them), or a URL, which begins with http://")
     })?;
-    let document = store::read_summary(&dir)?;
+    let document = store::read_summary(&dir).map_err(|error| match error {
+        // Experiments of several runs have other summaries.
+        StoreError::Summary { path, .. } => {
+            anyhow!("{}: not the summary of a run of load; expected a run of bench, run or explain", path.display())
+        }
+        error => error.into(),
+    })?;
     explain(&dir, &document, arguments)?;
     Ok(exit::of_document(&document, false))
 }
