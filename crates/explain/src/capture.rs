@@ -57,8 +57,9 @@ struct Segment {
 }
 
 impl Segment {
-    /// Whether `other`, an earlier packet, is the same one. Without an identification the TCP timestamps must be there
-    /// and equal; a reset without one is no copy, since a kernel responds to each packet with the same one.
+    /// Whether this packet is a second capture of `other`, an earlier packet. Packets without an IP identification must
+    /// have equal TCP timestamps. Resets without an identification are never copies: a kernel responds to each packet
+    /// for a closed socket with the same reset.
     fn is_copy_of(&self, other: &Segment) -> bool {
         let is_known = self.identification != 0 || self.timestamps.is_some() && self.header.flags & flags::RST == 0;
         is_known

@@ -3,7 +3,7 @@
 //! A packet entered the path where its sender's end was captured and left it at the other end. What it took beyond the
 //! configured delay is serialisation at the configured rate and, for the rest, a queue. A packet that never left was
 //! dropped. A link without a rate has no queue: what a packet took longer there is the emulation's own timing error,
-//! which counts as propagation up to a sixteenth of the delay and is in no part of the record beyond.
+//! which counts as propagation up to a sixteenth of the delay. The rest of it is in none of the record's durations.
 //!
 //! A packet that the sender's kernel merged from several segments may leave in pieces; each piece then has a record.
 

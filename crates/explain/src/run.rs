@@ -23,6 +23,9 @@ pub struct RunInputs<'a> {
     pub client: Option<&'a Connections>,
     /// Packets at the server's end.
     pub server: Option<&'a Connections>,
+    /// Whether connections are missing among the captured packets. Then a connection is attributed only if no other
+    /// request can have opened it.
+    pub is_sample: bool,
     /// The client with an address.
     pub client_of: &'a dyn Fn(IpAddr) -> Option<u32>,
     /// The links of each client; empty where they are not known or change during the run.
@@ -51,6 +54,16 @@ struct Opener {
     client: u32,
     started_at: u64,
     connected_at: u64,
+}
+
+impl Opener {
+    /// Whether this request may have opened the connection.
+    fn may_own(&self, opening: &Opening) -> bool {
+        opening.opened_at.as_nanos().saturating_add(CLOCK_TOLERANCE_NS) >= self.started_at
+            && opening
+                .answered_at
+                .is_some_and(|at| at.as_nanos() <= self.connected_at.saturating_add(CLOCK_TOLERANCE_NS))
+    }
 }
 
 /// A connection's sockets.
@@ -99,15 +112,19 @@ impl RunJoin {
             }
         }
         self.openers.sort_by_key(|opener| (opener.started_at, opener.connection));
+        if inputs.is_sample {
+            self.remove_ambiguous(&mut waiting);
+        }
         for opener in &self.openers {
             let Some(openings) = waiting.get_mut(&opener.client) else { continue };
-            let is_own = |opening: &Opening| {
-                opening.opened_at.as_nanos().saturating_add(CLOCK_TOLERANCE_NS) >= opener.started_at
-                    && opening
-                        .answered_at
-                        .is_some_and(|at| at.as_nanos() <= opener.connected_at.saturating_add(CLOCK_TOLERANCE_NS))
-            };
-            let Some(opening) = openings.iter().position(is_own).and_then(|place| openings.remove(place)) else {
+            // Both are in order of time: what is too early for this request is too early for all later ones.
+            while openings.front().is_some_and(|opening| {
+                opening.opened_at.as_nanos().saturating_add(CLOCK_TOLERANCE_NS) < opener.started_at
+            }) {
+                openings.pop_front();
+            }
+            let own = openings.iter().position(|opening| opener.may_own(opening));
+            let Some(opening) = own.and_then(|place| openings.remove(place)) else {
                 continue;
             };
             let sockets = Sockets {
@@ -116,6 +133,23 @@ impl RunJoin {
                 server_at_server: at_server.get(&opening.client).copied(),
             };
             self.sockets.insert(opener.connection, sockets);
+        }
+    }
+
+    /// Removes the openings that several requests may own: the openings of the others may be missing.
+    fn remove_ambiguous(&self, waiting: &mut HashMap<u32, VecDeque<Opening>>) {
+        let mut of_client = HashMap::<u32, Vec<Opener>>::new();
+        for opener in &self.openers {
+            of_client.entry(opener.client).or_default().push(*opener);
+        }
+        for (client, openings) in waiting.iter_mut() {
+            let openers = of_client.get(client).map_or(&[][..], Vec::as_slice);
+            openings.retain(|opening| {
+                let opened_at = opening.opened_at.as_nanos().saturating_add(CLOCK_TOLERANCE_NS);
+                let begun = openers.partition_point(|opener| opener.started_at <= opened_at);
+                let recent = openers[..begun].iter().rev().take(OVERLAP_SEARCHED);
+                recent.filter(|opener| opener.may_own(opening)).count() == 1
+            });
         }
     }
 
@@ -177,7 +211,8 @@ impl RunJoin {
         }
         let times = self.in_use.get(&connection).map_or(&[][..], Vec::as_slice);
         let before = times.partition_point(|(from, _)| *from < started);
-        times[..before].iter().any(|(_, done)| *done <= started && started - done < HANDOVER_NS)
+        let mut earlier = times[..before].iter().rev().take(OVERLAP_SEARCHED);
+        earlier.any(|(_, done)| *done <= started && started - done < HANDOVER_NS)
     }
 
     /// Whether another request was in flight on the connection.
@@ -255,4 +290,30 @@ fn windows(packets: &[Packet], request: &RequestRecord, window: u64) -> Http2Win
         }
     }
     windows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn in_a_sample_a_connection_that_two_requests_may_have_opened_is_not_attributed() {
+        let opener = |connection, started_at| Opener {
+            connection,
+            client: 0,
+            started_at,
+            connected_at: started_at + 60_000_000,
+        };
+        let openers = vec![opener(1, 0), opener(2, 500_000), opener(3, 900_000_000)];
+        let join = RunJoin { openers, ..RunJoin::new() };
+        let opening = |at| Opening {
+            client: SocketAddr::from(([10, 0, 0, 1], 1_024)),
+            server: SocketAddr::from(([10, 0, 0, 2], 80)),
+            opened_at: Timestamp::from_nanos(at),
+            answered_at: Some(Timestamp::from_nanos(at + 50_000_000)),
+        };
+        let mut waiting = HashMap::from([(0, VecDeque::from([opening(600_000), opening(900_100_000)]))]);
+        join.remove_ambiguous(&mut waiting);
+        assert_eq!(waiting[&0_u32], [opening(900_100_000)]);
+    }
 }

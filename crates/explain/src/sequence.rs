@@ -34,13 +34,18 @@ pub fn time_sequence(evidence: &Evidence) -> Option<TimeSequence> {
     let place = |at: u64, byte: u64| (at.saturating_sub(start), byte.clamp(bytes.start, bytes.end) - bytes.start);
     let mut diagram = TimeSequence::default();
     let mut highest = bytes.start;
-    for sent in view.down.iter().filter(|sent| sent.end > bytes.start && sent.first < bytes.end) {
-        let point = place(sent.at, sent.end);
-        if sent.first < highest {
-            diagram.sent_again.push(point);
+    for (number, sent) in view.down.iter().enumerate() {
+        if sent.end <= bytes.start || sent.first >= bytes.end {
+            continue;
+        }
+        // Of a packet that left the path in pieces, a lost piece comes after later ones that left with it.
+        let is_again = view.index.holding(sent.first).first().is_some_and(|earlier| *earlier < number);
+        // Of the client's packets alone, a late one may be the only copy that was seen.
+        if is_again || !view.departures_seen && sent.first < highest {
+            diagram.sent_again.push(place(sent.at, sent.end));
         } else {
-            highest = sent.end;
-            diagram.sent.push(point);
+            highest = highest.max(sent.end);
+            diagram.sent.push(place(sent.at, highest));
         }
     }
     highest = bytes.start;

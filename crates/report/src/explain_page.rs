@@ -130,8 +130,11 @@ fn table(groups: &[(String, &Group)]) -> Table {
         let share = |group: &Group| group.shares.iter().find(|share| share.cause == *cause).copied();
         let cells = groups.iter().map(|(_, group)| {
             share(group).map_or("-".to_owned(), |share| {
-                let percent = share.time_ns as f64 * 100.0 / group.response_time_ns.max(1) as f64;
-                format!("{percent:.0} % ({})", share.confidence.as_str())
+                let percent = match group.response_time_ns.max(1) {
+                    total if share.time_ns * 200 < total => "<0.5".to_owned(),
+                    total => format!("{:.0}", share.time_ns as f64 * 100.0 / total as f64),
+                };
+                format!("{percent} % ({})", share.confidence.as_str())
             })
         });
         let rule = groups.iter().find_map(|(_, group)| share(group)).map_or("", |share| share.rule.text());
@@ -152,8 +155,15 @@ fn response(section: Section, response: &ExplainedResponse<'_>) -> Section {
     let section = section.text(format!("{}: {}: {}.", response.label, duration(whole), parts.join(", ")));
     match &response.sequence {
         Some(sequence) => section.figure(diagram(&response.label, sequence)),
-        None => section.text("No packets of it were kept, so it has no diagram."),
+        None => section.text("No packets of this response were kept, so it has no diagram."),
     }
+}
+
+/// A curve that is zero until its first point. It begins at `from`, when the curve before it rises, so that neither
+/// hides the other.
+fn from_zero(from: u64, curve: &[(u64, u64)]) -> Vec<(u64, u64)> {
+    let begin = curve.first().map(|(at, _)| (from.min(*at), 0));
+    begin.into_iter().chain(curve.iter().copied()).collect()
 }
 
 /// The response's bytes over time.
@@ -170,14 +180,16 @@ fn diagram(label: &str, sequence: &TimeSequence) -> Chart {
         color: Some(color),
     };
     let x = Axis::from_zero("seconds since the scheduled start", Quantity::Seconds);
+    let begin = |curve: &[(u64, u64)]| curve.first().map_or(0, |(at, _)| *at);
     // The axis begins at the scheduled start.
-    let mut sent = vec![(0, 0)];
-    sent.extend(&sequence.sent);
+    let sent = from_zero(0, &sequence.sent);
+    let arrived = from_zero(begin(&sequence.sent), &sequence.arrived);
+    let acknowledged = from_zero(begin(&sequence.arrived), &sequence.acknowledged);
     let mut chart = Chart::new(label, x, Axis::from_zero("bytes of the response", Quantity::Bytes))
         .about("Bytes sent by the server, arrived at the client, acknowledged, and admitted by the receive window.")
         .series(step("sent by the server", &sent, 0))
-        .series(step("arrived at the client", &sequence.arrived, 1))
-        .series(step("acknowledged at the server", &sequence.acknowledged, 2));
+        .series(step("arrived at the client", &arrived, 1))
+        .series(step("acknowledged at the server", &acknowledged, 2));
     if !sequence.window.is_empty() {
         chart = chart.series(Series { dashed: true, ..step("receive window", &sequence.window, 3) });
     }
@@ -194,4 +206,16 @@ fn diagram(label: &str, sequence: &TimeSequence) -> Chart {
         });
     }
     chart
+}
+
+#[cfg(test)]
+mod tests {
+    use super::from_zero;
+
+    #[test]
+    fn a_curve_is_zero_before_its_first_point_and_never_goes_back_in_time() {
+        assert_eq!(from_zero(3, &[(5, 9), (6, 20)]), [(3, 0), (5, 9), (6, 20)]);
+        assert_eq!(from_zero(7, &[(5, 9)]), [(5, 0), (5, 9)]);
+        assert!(from_zero(3, &[]).is_empty());
+    }
 }

@@ -17,7 +17,7 @@ use std::time::Duration;
 use explain::{ClientLinks, Connections, Evidence, Explained, LinkFacts, Protocol, RunInputs, RunJoin};
 use path::{AddressPlan, EffectSpec, LinkSpec, PathSpec, Propagation};
 use plan::{HttpVersion, Plan};
-use schema::RequestRecord;
+use schema::{Document, RequestRecord};
 use units::time::saturating_nanos;
 use units::{Limit, Timestamp};
 use wire::capture::{Decoder, Step};
@@ -39,6 +39,7 @@ pub struct RunEvidence {
     pub urls: Vec<String>,
     join: RunJoin,
     captures: Option<[Connections; 2]>,
+    facts: KeptFacts,
     links: Vec<ClientLinks>,
     rtts_ns: Vec<u64>,
     /// The class of distance of each client.
@@ -46,28 +47,51 @@ pub struct RunEvidence {
     protocol: Protocol,
 }
 
+/// The two ends' packets are read in blocks, so when the memory became full, packets of one end may not have been read
+/// that are this much older than the latest of the other, nanoseconds: far above the time after which a block is read.
+const CAPTURE_DELAY_NS: u64 = 1_000_000_000;
+
 /// Most classes of distance: as many columns as a terminal has room for.
 const CLASSES_MAX: usize = 6;
 
 impl RunEvidence {
-    /// Reads a run's folder.
+    /// Reads a run's folder; `document` is the run's.
     ///
     /// # Errors
     /// The folder has no plan of a load or no table of requests; a file of it cannot be read.
-    pub fn read(dir: &Path) -> Result<RunEvidence, TestbedError> {
+    pub fn read(dir: &Path, document: &Document) -> Result<RunEvidence, TestbedError> {
         let no_load = || {
             let dir = dir.display();
-            TestbedError::Plan(format!("{dir}: no run of load; expected a run of bench, run or explain"))
+            TestbedError::Plan(format!("{dir}: not a run of load; expected a run of bench, run or explain"))
         };
+        if document.load.is_none() {
+            return Err(no_load());
+        }
         let text = store::read_plan(dir).map_err(|_| no_load())?;
         let plan = Plan::from_toml(&text, "plan.toml").map_err(|_| no_load())?;
         let facts = std::fs::read(dir.join(FACTS_FILE)).ok();
         let facts: Option<KeptFacts> = facts.and_then(|text| serde_json::from_slice(&text).ok());
         let mut notes = Vec::new();
+        let Some(recorded) = document.run.recorded else {
+            let dir = dir.display();
+            return Err(TestbedError::Environment(format!("{dir}: its table of requests is incomplete")));
+        };
+        let one_in = recorded.one_in;
         let captures = match &facts {
+            _ if one_in > 1 => {
+                notes.push(format!(
+                    "the run's table has one in {one_in} requests, an even sample, so packets cannot be attributed; \
+                     only the load generator's times are known"
+                ));
+                None
+            }
             Some(facts) => {
                 notes.extend(notes_of(facts));
-                Some([read_packets(&dir.join(FILES[0]), facts)?, read_packets(&dir.join(FILES[1]), facts)?])
+                let [client, server] = facts.packets;
+                Some([
+                    read_packets(&dir.join(FILES[0]), facts.zero_unix_ns, client)?,
+                    read_packets(&dir.join(FILES[1]), facts.zero_unix_ns, server)?,
+                ])
             }
             None => {
                 let remedy = if plan.path.is_some() {
@@ -92,12 +116,13 @@ impl RunEvidence {
             urls: urls(&plan),
             join: RunJoin::new(),
             captures,
+            facts: facts.unwrap_or_default(),
             links,
             classes: classes(&rtts_ns),
             rtts_ns,
             protocol: if is_http2 { Protocol::Http2 } else { Protocol::Http1 },
         };
-        run.read_requests(dir, &plan, facts.as_ref())?;
+        run.read_requests(dir, recorded.measured_from_ns)?;
         let mut join = std::mem::take(&mut run.join);
         join.join(&run.inputs());
         run.join = join;
@@ -106,7 +131,13 @@ impl RunEvidence {
 
     /// The evidence of one of the requests.
     pub fn evidence(&self, request: &RequestRecord) -> Evidence {
-        self.join.evidence(request, &self.inputs())
+        let mut inputs = self.inputs();
+        // Packets are missing from then on, and the time after the last one would look like a delay at the client.
+        let last = request.done_at.as_nanos().saturating_add(CAPTURE_DELAY_NS);
+        if self.facts.until_ns.is_some_and(|until| last >= until) {
+            (inputs.client, inputs.server) = (None, None);
+        }
+        self.join.evidence(request, &inputs)
     }
 
     /// Explains the responses, in the order of `requests`.
@@ -118,7 +149,7 @@ impl RunEvidence {
         self.requests.iter().map(explained).collect()
     }
 
-    /// What a request asked for, as far as the plan says it.
+    /// The URL of a request, or its number where the plan lists the URLs elsewhere, and its client.
     pub fn target(&self, request: &RequestRecord) -> String {
         match self.urls.get(request.url as usize) {
             Some(url) => format!("{url}, client {}", request.client),
@@ -130,6 +161,7 @@ impl RunEvidence {
         RunInputs {
             client: self.captures.as_ref().map(|[client, _]| client),
             server: self.captures.as_ref().map(|[_, server]| server),
+            is_sample: self.facts.one_in > 1 || self.facts.lost > 0,
             client_of: &client_of,
             links: &self.links,
             rtts_ns: &self.rtts_ns,
@@ -138,27 +170,14 @@ impl RunEvidence {
         }
     }
 
-    fn read_requests(&mut self, dir: &Path, plan: &Plan, facts: Option<&KeptFacts>) -> Result<(), TestbedError> {
+    /// Reads the table of requests; `measured_from_ns` is when the measured phase began.
+    fn read_requests(&mut self, dir: &Path, measured_from_ns: u64) -> Result<(), TestbedError> {
         let rows = || store::read_requests(dir).map_err(TestbedError::environment);
-        let (mut responses, mut failed, mut earliest) = (0_usize, 0_usize, None::<Timestamp>);
+        let is_measured = |row: &RequestRecord| row.scheduled_at.as_nanos() >= measured_from_ns;
+        let (mut responses, mut failed) = (0_usize, 0_usize);
         for row in rows()? {
             let row = row.map_err(TestbedError::environment)?;
             self.join.note(&row);
-            earliest = Some(earliest.map_or(row.scheduled_at, |earliest| earliest.min(row.scheduled_at)));
-        }
-        let measured = match facts {
-            Some(facts) => facts.measured_ns,
-            None => {
-                let from = earliest.unwrap_or_default().as_nanos() + saturating_nanos(plan.load.warmup);
-                [from, plan.load.duration.map_or(u64::MAX, |length| from.saturating_add(saturating_nanos(length)))]
-            }
-        };
-        let is_measured = |row: &RequestRecord| {
-            let at = row.scheduled_at.as_nanos();
-            at >= measured[0] && at < measured[1]
-        };
-        for row in rows()? {
-            let row = row.map_err(TestbedError::environment)?;
             if is_measured(&row) {
                 *if row.failure.is_some() { &mut failed } else { &mut responses } += 1;
             }
@@ -267,17 +286,18 @@ fn links(spec: &PathSpec) -> Vec<ClientLinks> {
     spec.clients.iter().enumerate().map(of).collect()
 }
 
-/// The packets of one end, with times on the run's clock.
-fn read_packets(path: &Path, facts: &KeptFacts) -> Result<Connections, TestbedError> {
+/// The packets of one end, with times on the run's clock, whose zero is `zero_unix_ns`. `expected` is their number.
+fn read_packets(path: &Path, zero_unix_ns: u64, expected: u64) -> Result<Connections, TestbedError> {
     let failed = |error: &dyn std::fmt::Display| TestbedError::Environment(format!("{}: {error}", path.display()));
     let mut file = File::open(path).map_err(|error| failed(&error))?;
     let mut connections = Connections::new();
     let mut decoder = Decoder::new();
-    let (mut buffer, mut start) = (Vec::new(), 0);
+    let (mut buffer, mut start, mut packets) = (Vec::new(), 0, 0);
     loop {
         match decoder.decode(&buffer[start..]).map_err(|error| failed(&error))? {
             Step::Packet { packet, used } => {
-                let at = Timestamp::from_nanos(packet.at.as_nanos().saturating_sub(facts.zero_unix_ns));
+                let at = Timestamp::from_nanos(packet.at.as_nanos().saturating_sub(zero_unix_ns));
+                packets += 1;
                 if let Some(link) = LinkType::from_number(packet.link) {
                     connections.handle_packet(at, link, packet.bytes, packet.original_length);
                 }
@@ -289,6 +309,12 @@ fn read_packets(path: &Path, facts: &KeptFacts) -> Result<Connections, TestbedEr
                 start = 0;
                 let least = needed.max(buffer.len() + READ_BYTES).saturating_sub(buffer.len());
                 let read = (&mut file).take(least as u64).read_to_end(&mut buffer).map_err(|error| failed(&error))?;
+                if read == 0 && packets < expected {
+                    return Err(failed(&format_args!(
+                        "the file ends after {packets} of {expected} packets; without {FACTS_FILE} the run is \
+                         explained by the load generator's times alone"
+                    )));
+                }
                 if read == 0 {
                     return Ok(connections);
                 }

@@ -27,7 +27,7 @@ use crate::watching::between::End;
 const MEMORY_MAX: usize = 128 << 20;
 /// Bytes of a kept packet before its headers: time, connection, lengths.
 const RECORD_BYTES: usize = 8 + 4 + 4 + 2;
-/// A sample below this part of the full memory is too small: packets are then kept until the memory is full.
+/// Divisor of the memory: a sample below this part is too small, and packets are then kept until the memory is full.
 const LEAST_SAMPLE: usize = 8;
 
 /// Facts about the kept packets of a run: `packets.json` in its folder.
@@ -43,8 +43,6 @@ pub struct KeptFacts {
     pub lost: u64,
     /// The wall clock at the run's zero, in nanoseconds since 1970: times in the files less this are the run's.
     pub zero_unix_ns: u64,
-    /// The measured phase on the run's clock, nanoseconds.
-    pub measured_ns: [u64; 2],
 }
 
 /// The packets.
@@ -123,17 +121,11 @@ impl KeptPackets {
     }
 
     /// Writes the files into a run's folder. `lost`: packets that the capture lost. `started`: the wall clock at the
-    /// run's zero. `measured`: the measured phase.
+    /// run's zero.
     ///
     /// # Errors
     /// A file cannot be written; the facts, without which the packets are not used, are written last.
-    pub fn write(
-        &self,
-        folder: &Path,
-        lost: u64,
-        started: SystemTime,
-        measured: (Timestamp, Timestamp),
-    ) -> std::io::Result<()> {
+    pub fn write(&self, folder: &Path, lost: u64, started: SystemTime) -> std::io::Result<()> {
         let zero = started.duration_since(UNIX_EPOCH).unwrap_or_default();
         let zero_unix_ns = units::time::saturating_nanos(zero);
         let mut facts = KeptFacts {
@@ -141,7 +133,6 @@ impl KeptPackets {
             until_ns: self.until.map(Timestamp::as_nanos),
             lost,
             zero_unix_ns,
-            measured_ns: [measured.0.as_nanos(), measured.1.as_nanos()],
             ..KeptFacts::default()
         };
         for (at, (end, name)) in self.ends.iter().zip(FILES).enumerate() {
@@ -262,16 +253,9 @@ mod tests {
         kept.packet(End::Server, Timestamp::from_nanos(9), &packet(1024, false), 60);
         kept.packet(End::Server, Timestamp::from_nanos(9), &[0x45; 12], 60);
         let folder = tempfile::tempdir().unwrap();
-        kept.write(
-            folder.path(),
-            3,
-            UNIX_EPOCH + Duration::from_nanos(100),
-            (Timestamp::ZERO, Timestamp::from_nanos(9)),
-        )
-        .unwrap();
+        kept.write(folder.path(), 3, UNIX_EPOCH + Duration::from_nanos(100)).unwrap();
         let facts: KeptFacts = serde_json::from_slice(&std::fs::read(folder.path().join(FACTS_FILE)).unwrap()).unwrap();
-        let expected =
-            KeptFacts { packets: [1, 1], one_in: 1, until_ns: None, lost: 3, zero_unix_ns: 100, measured_ns: [0, 9] };
+        let expected = KeptFacts { packets: [1, 1], one_in: 1, until_ns: None, lost: 3, zero_unix_ns: 100 };
         assert_eq!(facts, expected);
         let client = std::fs::read(folder.path().join(FILES[0])).unwrap();
         assert_eq!(client.len(), 24 + 16 + 40, "the file's header, the packet's, and 40 bytes of headers");

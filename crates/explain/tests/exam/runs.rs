@@ -30,6 +30,7 @@ pub fn evidence(world: &World, recording: &Recording) -> Evidence {
     let inputs = RunInputs {
         client: Some(&client),
         server: Some(&server),
+        is_sample: false,
         client_of: &|address| (address == std::net::IpAddr::from([10, 0, 0, 1])).then_some(0),
         links: &links,
         rtts_ns: &[world.rtt],

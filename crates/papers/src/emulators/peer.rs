@@ -69,7 +69,7 @@ impl Emulator {
     }
 }
 
-/// Why there is no figure.
+/// Why an emulator has no figure.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NotRun {
     /// The emulator is not on this machine.

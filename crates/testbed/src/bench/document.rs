@@ -234,7 +234,7 @@ fn write_files(ended: &Ended<'_>, document: &Document, counted: &Counted) {
         files::write_summary_files(folder, document, &counted.load.histograms, wire, (counted.from, counted.end));
     if let (Some(kept), Some(watched)) = (&ended.capture.kept, &ended.capture.packets) {
         let lost = watched.drops + watched.client_drops;
-        let written = kept.write(folder.path(), lost, ended.clock.started(), (counted.from, counted.end));
+        let written = kept.write(folder.path(), lost, ended.clock.started());
         if let Err(error) = written {
             let _ = writeln!(std::io::stderr(), "yamabiko: the run's packets are not stored: {error}");
         }

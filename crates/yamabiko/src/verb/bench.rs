@@ -64,7 +64,10 @@ pub fn execute_plan(plan: &Plan, options: &ExecutionOptions<'_>) -> Result<Exit>
     let outcome =
         testbed::bench_tapped(plan, tap_start, options.command, run_store.as_ref(), &interrupts, &mut display)?;
     let explained = match &outcome.folder {
-        Some(folder) if plan.watch.keep => Some(super::explain::of_run(folder, &outcome.document)?),
+        // A run that cannot be explained, as one without a complete response, still has its result.
+        Some(folder) if plan.watch.keep => super::explain::of_run(folder, &outcome.document)
+            .inspect_err(|error| terminal::print_message(format_args!("note: not explained: {error:#}")))
+            .ok(),
         _ => None,
     };
     show(&outcome, explained.as_ref(), options.json)?;

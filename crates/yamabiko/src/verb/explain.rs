@@ -43,7 +43,7 @@ pub fn run(arguments: &args::Explain) -> Result<Exit> {
 /// # Errors
 /// The folder cannot be read.
 pub fn of_run(dir: &Path, document: &Document) -> Result<Explained> {
-    run::explained(RunEvidence::read(dir)?, document)
+    run::explained(RunEvidence::read(dir, document)?, document)
 }
 
 /// The name of a response for people, and what identifies it in JSON.

@@ -31,9 +31,10 @@ pub fn run(arguments: &args::Explain) -> Result<Exit> {
     };
     let point = if at_client { CapturePoint::AtClient } else { CapturePoint::AtServer };
     let Some(read) = &arguments.read else { bail!("--read: a capture file is expected") };
-    let main = Capture::read(read, Some(point), &interrupts)?;
+    let mut notes = Vec::new();
+    let main = Capture::read(read, Some(point), &interrupts, &mut notes)?;
     let other = match &arguments.read_server {
-        Some(path) => Some(Capture::read(path, None, &interrupts)?),
+        Some(path) => Some(Capture::read(path, None, &interrupts, &mut notes)?),
         None => None,
     };
     let (client, server) = match at_client {
@@ -45,15 +46,19 @@ pub fn run(arguments: &args::Explain) -> Result<Exit> {
         let by = units::figures::duration(difference.unsigned_abs());
         let (side, shift) = if difference > 0 { ("ahead of", "-") } else { ("behind", "") };
         let seconds = difference.unsigned_abs() as f64 / 1e9;
-        print_message(format_args!(
-            "note: {}: its clock is about {by} {side} that of {}, which alone is explained; align it first: \
-             editcap -t {shift}{seconds:.6} IN OUT",
-            file.display(),
-            read.display()
-        ));
+        note(
+            &mut notes,
+            format!(
+                "{}: its clock is about {by} {side} that of {}, which alone is explained; align it first: \
+                 editcap -t {shift}{seconds:.6} IN OUT",
+                file.display(),
+                read.display()
+            ),
+        );
     }
     let server = server.filter(|_| difference.is_none());
-    let full_at = main.connections.full_at();
+    let full_at = main.connections.full_at().into_iter();
+    let full_at = full_at.chain(other.as_ref().and_then(|other| other.connections.full_at())).min();
     let mut responses: Vec<(WireRequest, Explained)> = Vec::new();
     let mut server_seen = false;
     for request in main.requests {
@@ -76,15 +81,22 @@ pub fn run(arguments: &args::Explain) -> Result<Exit> {
     );
     if let (Some(server), false, None) = (&arguments.read_server, server_seen, difference) {
         let server = server.display();
-        print_message(format_args!("note: {server}: none of the connections of {path}, which alone is explained"));
+        note(&mut notes, format!("{server}: none of the connections of {path}, which alone is explained"));
     }
     let (requests, explained): (Vec<WireRequest>, Vec<Explained>) = responses.into_iter().unzip();
     let labels: Vec<Label> = requests.iter().map(label).collect();
     let evidence_of = |place: usize| explain::evidence(requests.get(place)?, client, server);
     let title = format!("What limits {path}");
-    let explained = super::Explained::new(title, labels, explained, evidence_of);
+    let mut explained = super::Explained::new(title, labels, explained, evidence_of);
+    explained.notes = notes;
     explained.print(arguments.bench.result.json, arguments.html.as_deref())?;
     Ok(Exit::Success)
+}
+
+/// Prints a note, since reading may take long or fail later, and adds it to those of the document and the page.
+fn note(notes: &mut Vec<String>, text: String) {
+    print_message(format_args!("note: {text}"));
+    notes.push(text);
 }
 
 /// Method and target of a request, as far as they were captured.
@@ -107,8 +119,13 @@ struct Capture {
 }
 
 impl Capture {
-    /// Reads a file; its requests are found if it was captured at `capture_point`.
-    fn read(path: &Path, capture_point: Option<CapturePoint>, interrupts: &Interrupts) -> Result<Capture> {
+    /// Reads a file; its requests are found if it was captured at `capture_point`. Adds what is missing to `notes`.
+    fn read(
+        path: &Path,
+        capture_point: Option<CapturePoint>,
+        interrupts: &Interrupts,
+        notes: &mut Vec<String>,
+    ) -> Result<Capture> {
         // A file that cannot be opened is wrong usage, status 1, so no io::Error is passed on.
         let mut file = File::open(path).map_err(|error| anyhow!("opening {}: {error}", path.display()))?;
         ensure!(!path.is_dir(), "{} is a folder, not a capture", path.display());
@@ -140,39 +157,39 @@ impl Capture {
             if packets == 0 {
                 return Err(failure.context(path.display().to_string()));
             }
-            print_message(format_args!("note: {}: {failure:#}", path.display()));
+            note(notes, format!("{}: {failure:#}", path.display()));
         }
         if outcome.interrupted {
-            print_message(format_args!(
-                "note: {}: interrupted; only the packets read so far are explained",
-                path.display()
-            ));
+            note(notes, format!("{}: interrupted; only the packets read so far are explained", path.display()));
         }
         if outcome.drops > 0 {
-            print_message(format_args!(
-                "note: {}: packets lost by the capture: {}; responses around them may seem to have losses or pauses",
-                path.display(),
-                outcome.drops
-            ));
+            note(
+                notes,
+                format!(
+                    "{}: packets lost by the capture: {}; responses around them may seem to have losses or pauses",
+                    path.display(),
+                    outcome.drops
+                ),
+            );
         }
         if let Some(number) = unknown {
-            print_message(format_args!(
-                "note: packets with the unsupported link layer {number} (LINKTYPE) were left out"
-            ));
+            note(notes, format!("packets with the unsupported link layer {number} (LINKTYPE) were left out"));
         }
         if connections.full_at().is_some() {
-            print_message(format_args!(
-                "note: {}: more than 10 million TCP packets; only responses before that are explained; split the file: \
-                 editcap -c 5000000 IN OUT",
-                path.display()
-            ));
+            note(
+                notes,
+                format!(
+                    "{}: more than 10 million TCP packets; only responses before that are explained; split the file: \
+                     editcap -c 5000000 IN OUT",
+                    path.display()
+                ),
+            );
         }
         if connections.copies() > 0 {
-            print_message(format_args!(
-                "note: {}: {} packets were captured twice and count once",
-                path.display(),
-                connections.copies()
-            ));
+            note(
+                notes,
+                format!("{}: {} packets were captured twice and count once", path.display(), connections.copies()),
+            );
         }
         if let Some(watch) = &mut watch {
             watch.finish(latest);

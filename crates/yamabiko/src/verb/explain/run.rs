@@ -4,8 +4,8 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use plan::Offered;
-use schema::{Document, RequestRecord, Verdict};
-use store::RunStore;
+use schema::{CheckState, Document, RequestRecord, Verdict};
+use store::{RunStore, StoreError};
 use sys::signal::Interrupts;
 use testbed::explained::RunEvidence;
 use units::RequestRate;
@@ -61,7 +61,13 @@ pub fn stored(arguments: &args::Explain) -> Result<Exit> {
     let dir = RunStore::open()?.find(name).map_err(|error| {
         anyhow!("{error}; expected a stored run (`yamabiko runs` lists them), or a URL, which begins with http://")
     })?;
-    let document = store::read_summary(&dir)?;
+    let document = store::read_summary(&dir).map_err(|error| match error {
+        // Experiments of several runs have other summaries.
+        StoreError::Summary { path, .. } => {
+            anyhow!("{}: not the summary of a run of load; expected a run of bench, run or explain", path.display())
+        }
+        error => error.into(),
+    })?;
     explain(&dir, &document, arguments)?;
     Ok(exit::of_document(&document, false))
 }
@@ -103,8 +109,11 @@ pub fn explained(run: RunEvidence, document: &Document) -> Result<Explained> {
     explained.notes.clone_from(&run.notes);
     let verdict = document.validity.verdict;
     if verdict != Verdict::Valid {
-        let id = &document.run.id;
-        explained.notes.push(format!("the run is {}: `yamabiko report {id}` has the reasons", verdict.name()));
+        let reasons = document.validity.checks.iter();
+        let reasons = reasons.filter(|check| matches!(check.state, CheckState::Failed | CheckState::CouldNotRun));
+        let reasons: Vec<String> =
+            reasons.map(|check| format!("{}: {}", report::phrases::check_name(check), check.why)).collect();
+        explained.notes.push(format!("the run is {}: {}", verdict.name(), reasons.join("; ")));
     }
     explained.document = Some(document.clone());
     Ok(explained)

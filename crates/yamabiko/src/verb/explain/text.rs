@@ -36,7 +36,8 @@ pub fn render(result: &Explained) -> String {
     for place in &summary.slowest {
         waterfall(&mut text, &result.labels[*place].text, &result.responses[*place]);
     }
-    for note in &result.notes {
+    // Notes about capture files were printed when the files were read.
+    for note in result.notes.iter().filter(|_| result.document.is_some()) {
         writeln!(text, "\nnote: {note}").expect("text");
     }
     text
@@ -59,11 +60,11 @@ fn table(text: &mut String, title: &str, groups: &[(String, &Group)], confidence
         write!(text, "  {:34}", cause.name()).expect("text");
         let share = |group: &Group| group.shares.iter().find(|share| share.cause == cause).copied();
         for (_, group) in groups {
-            let percent = share(group).map_or(0, |share| {
-                let total = group.response_time_ns.max(1);
-                (share.time_ns * 100 + total / 2) / total
+            let percent = share(group).map_or(String::from("-"), |share| match group.response_time_ns.max(1) {
+                total if share.time_ns * 200 < total => String::from("<0.5 %"),
+                total => format!("{} %", (share.time_ns * 100 + total / 2) / total),
             });
-            write!(text, "{:>9}", format!("{percent} %")).expect("text");
+            write!(text, "{percent:>9}").expect("text");
         }
         let first = groups.first().and_then(|(_, group)| share(group));
         writeln!(text, "  {}", first.map_or("", |share| share.confidence.as_str())).expect("text");
