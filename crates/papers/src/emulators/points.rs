@@ -227,7 +227,7 @@ fn flow_figures(measured: &Measured, bits_per_s: f64, paths: u32) -> Vec<Figure>
     if paths > 1 {
         let served = shares.iter().filter(|&&share| share >= SERVED).count();
         figures.push((PATHS_SERVED, "paths", served as f64));
-        // A path without an answer counts as a flow without bytes; an instance that did not start is one, too.
+        // Such a path, of an instance that did not start for example, counts as one without bytes.
         figures.push(("paths without an answer", "paths", f64::from(paths) - all.len() as f64));
         figures.push(("flow, median of the paths", "% of link", median(shares.iter().copied()) * 100.0));
     }
@@ -385,7 +385,8 @@ fn density_points(paths: u32, folder: &Path) -> std::io::Result<Vec<Point>> {
     let queue_bytes = bits_per_s / 8 / 25;
     // A second long: whole seconds are measured, whatever the phase.
     let trace = cellular_trace(8_000_000, 24_000_000, 5);
-    let mean = trace_bytes(&trace).iter().sum::<u64>() as f64 * 8e3 / trace_bytes(&trace).len() as f64;
+    let bytes = trace_bytes(&trace);
+    let mean = bytes.iter().sum::<u64>() as f64 * 8e3 / bytes.len() as f64;
     let file = write(folder, "density.trace", &trace)?;
     let point = |kind: &str, stages, bits_per_s| Point {
         part: Part::Density,
