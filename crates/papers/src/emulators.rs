@@ -7,8 +7,8 @@
 //!                                                                                      '--> figures --> rows
 //! ```
 //!
-//! All emulators get the same probes (this program) and the same chain of stages. They are measured turn and turn
-//! about; a row has the median of the rounds. The paper has curves and no table, so no published figure stands beside.
+//! All emulators have the same probes (this program) and the same chain of stages. Their measurements are interleaved;
+//! a row has the median of the rounds. The paper has curves and no table, so the rows have no published figures.
 //! Start reading at [`stages`].
 
 mod analysis;
@@ -42,23 +42,25 @@ use experiment::{ExperimentError, Order, Stage};
 pub const NAME: &str = "emulators";
 /// Shortest measurement: flows need several round trips, and the machine's CPU time has steps of 10 ms.
 pub const DURATION_MIN: Duration = Duration::from_secs(1);
+/// Longest measurement: the probes store each datagram, 12 million in this time.
+pub const DURATION_MAX: Duration = Duration::from_secs(600);
 
-/// A part of the comparison.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+/// A part of the comparison, as on the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, clap::ValueEnum)]
 pub enum Part {
-    /// RTT error, jitter, order and CPU, idle and loaded.
+    /// RTT error, jitter, order, CPU: 48 ms, idle and loaded
     Rtt,
-    /// Exactness of rates.
+    /// Exactness of rates from 300 bit/s to 5 Gbit/s
     Rates,
-    /// Loss statistics.
+    /// Rate, independence and bursts of losses
     Loss,
-    /// Fidelity of traces.
+    /// Bytes in each 100 ms against a trace; 720 Mbit/s over 80 ms
     Trace,
-    /// Figure 5: one flow by rate.
+    /// Figure 5: one CUBIC flow over 50 ms
     Flow,
-    /// Figure 6: chained effects.
+    /// Figure 6: chained loss, rate of 1 Gbit/s and delay of 1 ms
     Depth,
-    /// Figure 7: concurrent paths.
+    /// Figure 7: paths of 16 Mbit/s, static and by trace
     Density,
 }
 
@@ -67,9 +69,9 @@ pub enum Part {
 pub struct EmulatorsOptions {
     /// Options that every reproduction has.
     pub order: Order,
-    /// The parts.
+    /// The parts, each once.
     pub parts: Vec<Part>,
-    /// Length of each measurement.
+    /// Length of each measurement, [`DURATION_MIN`] to [`DURATION_MAX`].
     pub duration: Duration,
     /// Rounds; in each, every emulator is measured once at every point.
     pub rounds: u32,
@@ -81,10 +83,10 @@ pub struct EmulatorsOptions {
     pub paths: Vec<u32>,
 }
 
-/// Makes all measurements. An interrupt ends it after the current measurement; earlier ones stay in the document.
+/// Makes all measurements. An interrupt ends the current measurement; earlier ones stay in the document.
 ///
 /// # Errors
-/// A file or the run store cannot be written, or `unshare` is missing where a peer is present.
+/// A file or the run store cannot be written, or no process can be started.
 pub fn make(
     options: &EmulatorsOptions,
     run_store: &RunStore,
@@ -98,12 +100,12 @@ pub fn make(
     let mut builder = DocumentBuilder::new(run_store, NAME, &options.order, stage)?;
     let mut stage = builder.staging(stage);
     let mut all: BTreeMap<(usize, Emulator), PointRounds> = BTreeMap::new();
-    'rounds: for part in &options.parts {
+    'parts: for part in &options.parts {
         for round in 0..options.rounds {
             for (at, point) in points.iter().enumerate().filter(|(_, point)| point.part == *part) {
                 for emulator in order(round) {
                     if interrupts.count() > 0 {
-                        break 'rounds;
+                        break 'parts;
                     }
                     let so_far = all.entry((at, emulator)).or_default();
                     if !is_due(point, emulator, so_far) {
@@ -113,7 +115,11 @@ pub fn make(
                     if emulators.has(emulator) {
                         stage.begin(&name);
                     }
-                    let outcome = measure(&emulators, point, emulator, (options, round), &mut builder, &name)?;
+                    let outcome =
+                        measure(&emulators, point, emulator, (options, round), interrupts, &mut builder, &name)?;
+                    if outcome.is_err() && interrupts.count() > 0 {
+                        break 'parts;
+                    }
                     so_far.push(outcome);
                     builder.rows(&rows::rows(&points, &all));
                 }
@@ -141,10 +147,10 @@ fn order(round: u32) -> Vec<Emulator> {
     order
 }
 
-/// Whether a measurement can say more: an emulator that is missing or cannot be the path is asked once.
+/// Whether the point is measured with this emulator; one that is missing or cannot be the path has one round.
 fn is_due(point: &Point, emulator: Emulator, so_far: &PointRounds) -> bool {
-    let wanted = emulator != Emulator::Direct || point.with_direct;
-    wanted && !matches!(so_far.not_run, Some(NotRun::NotFound | NotRun::Inexpressible(_)))
+    let has_point = emulator != Emulator::Direct || point.with_direct;
+    has_point && !matches!(so_far.not_run, Some(NotRun::NotFound | NotRun::Inexpressible(_)))
 }
 
 fn measure(
@@ -152,10 +158,11 @@ fn measure(
     point: &Point,
     emulator: Emulator,
     (options, round): (&EmulatorsOptions, u32),
+    interrupts: &Interrupts,
     builder: &mut DocumentBuilder,
     name: &str,
 ) -> Result<Result<Figures, NotRun>, ExperimentError> {
-    let measured = match emulators.measure(emulator, &point.measurement(emulator, options, round))? {
+    let measured = match emulators.measure(emulator, &point.measurement(emulator, options, round), interrupts)? {
         Err(not_run) => return Ok(Err(not_run)),
         Ok(measured) => measured,
     };
@@ -188,8 +195,8 @@ pub fn found(program: &std::path::Path) -> String {
 
 fn about(options: &EmulatorsOptions) -> String {
     format!(
-        "Figures 5 to 7 of rattan's paper (arXiv 2507.08134) and further parts: {} rounds, turn and turn about, \
-         measurements of {}; {}.",
+        "Figures 5 to 7 of rattan's paper (arXiv 2507.08134) and further parts: {} interleaved rounds, measurements of \
+         {}; {}.",
         options.rounds,
         units::format_duration(options.duration),
         found(&options.order.program)

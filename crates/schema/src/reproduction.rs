@@ -7,7 +7,8 @@ use crate::document::{Run, Validity};
 /// Published vs. measured figures of a paper's experiments.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Reproduction {
-    /// Name: `koshien`, `dserver`, `directory`, `transparent`, `gateway`, `emulators`; empty in documents of early versions.
+    /// Name: `koshien`, `dserver`, `directory`, `transparent`, `gateway`, `emulators`; empty in documents of early
+    /// versions.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
     /// The paper, and the setup here.

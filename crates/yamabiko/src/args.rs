@@ -86,8 +86,7 @@ pub use self::profile::{Check, Profile, Show};
 pub use self::proxy_cache::ProxyCache;
 #[cfg(feature = "experiments")]
 pub use self::reproduce::{
-    Directory, Dserver, Emulators, EmulatorsPart, Gateway, GatewayPart, Koshien, Part, Reproduce, Reproduced, Setting,
-    Transparent,
+    Directory, Dserver, Emulators, Gateway, GatewayPart, Koshien, Part, Reproduce, Reproduced, Setting, Transparent,
 };
 pub use self::runs::{Delete, Du, Export, Import, Runs, RunsWhat, Search, Shown, StateName, VerdictName};
 pub use self::serve::Serve;

@@ -1,9 +1,9 @@
-//! `cargo xtask bench emulators`: yamabiko beside mahimahi and rattan, by `yamabiko reproduce emulators`, which has the
-//! probes and the peers' configurations.
+//! `cargo xtask bench emulators`: yamabiko compared with mahimahi and rattan, by `yamabiko reproduce
+//! emulators`, which has the probes and the peers' configurations.
 //!
 //! A peer is found on PATH, or by an environment variable: `YAMABIKO_MAHIMAHI`, the folder of mm-delay, mm-link and
 //! mm-loss; `YAMABIKO_RATTAN`, the program. docs/notes/emulators.md says how they are built. One that is not found is
-//! stated as not run.
+//! reported as not run.
 //!
 //! The parts run one after the other. After each its document is added to a JSON file, so that an interrupted bench
 //! keeps what it has.
@@ -138,7 +138,7 @@ fn line(row: &ReproductionRow) -> String {
     format!("{experiment:<52} {setting:<9} {:<36} {figure:>12} {:<10} ({})", row.quantity, row.unit, row.note)
 }
 
-/// The card of the machine.
+/// Cores, CPU model and kernel of the machine, in one line.
 fn machine() -> String {
     let read = |file: &str| fs::read_to_string(file).unwrap_or_default();
     let cpu = read("/proc/cpuinfo");

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// Losses of a numbered sequence of packets.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LossFigures {
-    /// Packets sent, up to the last one received: losses behind it are not distinguishable from the end.
+    /// Packets sent, up to the last one received: later losses are not distinguishable from the end.
     pub sent: u64,
     /// Packets lost.
     pub lost: u64,
@@ -88,7 +88,7 @@ pub fn trace_error(received: &[u64], trace: &[u64], interval_ms: usize) -> Optio
     if intervals == 0 || trace.is_empty() || trace.iter().sum::<u64>() == 0 {
         return None;
     }
-    let got: Vec<f64> =
+    let binned: Vec<f64> =
         received.chunks_exact(interval_ms).map(|chunk| chunk.iter().sum::<u64>() as f64).take(intervals).collect();
     // Bytes of the trace before each millisecond, over as many repetitions as are compared.
     let length = trace.len() + intervals * interval_ms;
@@ -102,10 +102,10 @@ pub fn trace_error(received: &[u64], trace: &[u64], interval_ms: usize) -> Optio
             let from = phase + at * interval_ms;
             (before[from + interval_ms] - before[from]) as f64
         };
-        let deviations = got.iter().enumerate().map(|(at, &bytes)| (bytes - expected(at)) / mean);
+        let deviations = binned.iter().enumerate().map(|(at, &bytes)| (bytes - expected(at)) / mean);
         let (squares, max) = deviations.fold((0.0, 0.0f64), |(sum, max), d| (sum + d * d, max.max(d.abs())));
         let all = (before[phase + intervals * interval_ms] - before[phase]) as f64;
-        TraceError { rms: (squares / intervals as f64).sqrt(), max, total: got.iter().sum::<f64>() / all }
+        TraceError { rms: (squares / intervals as f64).sqrt(), max, total: binned.iter().sum::<f64>() / all }
     };
     (0..trace.len()).map(with_phase).min_by(|a, b| a.rms.total_cmp(&b.rms))
 }

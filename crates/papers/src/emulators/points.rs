@@ -17,9 +17,9 @@ use super::{EmulatorsOptions, Part};
 const TCP_PAYLOAD: f64 = 1448.0;
 /// Payload of a full UDP packet.
 const UDP_PAYLOAD: usize = MTU as usize - 28;
-/// Floods of the slow rates send this much more than the link takes, so that its queue is never empty.
+/// Floods of the slow rates send this many times the link's rate, so that its queue is never empty.
 const OVERLOAD: f64 = 3.0;
-/// A path is served if its flow gets this share of the link.
+/// A path is served if its flow has this share of the link.
 pub const SERVED: f64 = 0.9;
 /// Intervals of a trace's comparison.
 const TRACE_INTERVAL_MS: usize = 100;
@@ -82,7 +82,7 @@ impl Point {
                 let own = emulator != Emulator::Yamabiko && self.paths > 1;
                 let starts = START_INTERVAL_S * f64::from(self.paths);
                 let length = if self.paths > 1 { length.ceil() } else { length };
-                // Without a delay a flow fills its link at once.
+                // Without a delay a flow fills its link immediately.
                 let warmup_s = if matches!(self.kind, Kind::Rate { .. }) { WARMUP_S / 3.0 } else { WARMUP_S };
                 let probe = Probe::Bulk {
                     server,
@@ -96,7 +96,7 @@ impl Point {
                 (probe, length + 1.5 * warmup_s + if own { starts } else { 0.0 })
             }
         };
-        let seed = options.order.seed + u64::from(round);
+        let seed = options.order.seed.wrapping_add(u64::from(round));
         Measurement { stages: &self.stages, paths: self.paths, probe, seconds, seed }
     }
 
@@ -138,7 +138,7 @@ pub const CPU_OVER_LOOPBACK: &str = "CPU a packet, over loopback";
 pub const RATE_ERROR: &str = "rate error";
 /// Sum of all flows, in IP bytes, relative to the links.
 pub const LINK_SHARE: &str = "throughput, of the links";
-/// Paths whose flow got at least [`SERVED`] of the link.
+/// Paths whose flow had at least [`SERVED`] of the link.
 pub const PATHS_SERVED: &str = "paths served";
 const LOSS_PER_S: f64 = 10_000.0;
 /// Datagrams a second of the loaded path.
@@ -227,6 +227,8 @@ fn flow_figures(measured: &Measured, bits_per_s: f64, paths: u32) -> Vec<Figure>
     if paths > 1 {
         let served = shares.iter().filter(|&&share| share >= SERVED).count();
         figures.push((PATHS_SERVED, "paths", served as f64));
+        // Such a path, of an instance that did not start for example, counts as one without bytes.
+        figures.push(("paths without an answer", "paths", f64::from(paths) - all.len() as f64));
         figures.push(("flow, median of the paths", "% of link", median(shares.iter().copied()) * 100.0));
     }
     figures
@@ -347,8 +349,11 @@ fn flow_point(bits_per_s: u64) -> Point {
         part: Part::Flow,
         name: format!("figure 5: one flow, {}, 25 ms each way", bit_rate(bits_per_s as f64)),
         with_direct: false,
-        // A queue of one bandwidth-delay product.
-        stages: vec![LinkStage::Rate { bits_per_s, queue_bytes: bits_per_s / 8 / 20 }, LinkStage::Delay(delay)],
+        // A queue of one bandwidth-delay product, and of at least ten packets.
+        stages: vec![
+            LinkStage::Rate { bits_per_s, queue_bytes: (bits_per_s / 8 / 20).max(10 * MTU) },
+            LinkStage::Delay(delay),
+        ],
         paths: 1,
         main: (LINK_SHARE, "%"),
         kind: Kind::Flow { bits_per_s: bits_per_s as f64 },
@@ -380,7 +385,8 @@ fn density_points(paths: u32, folder: &Path) -> std::io::Result<Vec<Point>> {
     let queue_bytes = bits_per_s / 8 / 25;
     // A second long: whole seconds are measured, whatever the phase.
     let trace = cellular_trace(8_000_000, 24_000_000, 5);
-    let mean = trace_bytes(&trace).iter().sum::<u64>() as f64 * 8e3 / trace_bytes(&trace).len() as f64;
+    let bytes = trace_bytes(&trace);
+    let mean = bytes.iter().sum::<u64>() as f64 * 8e3 / bytes.len() as f64;
     let file = write(folder, "density.trace", &trace)?;
     let point = |kind: &str, stages, bits_per_s| Point {
         part: Part::Density,

@@ -134,8 +134,6 @@ pub struct BulkFigures {
     pub bytes: Vec<u64>,
     /// Length of the measured interval.
     pub seconds: f64,
-    /// Payload bytes of all flows in each tenth of a second of the interval.
-    pub per_100ms: Vec<u64>,
     /// CPU time of the whole machine, all processes, in the interval.
     pub machine_cpu_s: f64,
 }
@@ -143,7 +141,7 @@ pub struct BulkFigures {
 /// Runs a probe; the server runs until a client ends it.
 ///
 /// # Errors
-/// The probe is not understood, the server is not reached in [`SERVER_TIMEOUT`], or a socket call fails.
+/// The server is not reached in [`SERVER_TIMEOUT`], or a socket call fails.
 pub fn run(probe: &Probe) -> io::Result<Option<Answer>> {
     // An emulator's child must not inherit its real-time priority.
     Urgency::Ordinary.apply_to_this_thread();
@@ -178,7 +176,7 @@ impl ServerName {
             ServerName::Address(address) => *address,
             ServerName::Variable(name) => {
                 let text = std::env::var(name).map_err(|_| io::Error::other(format!("${name} is not set")))?;
-                text.parse().map_err(|_| io::Error::other(format!("${name} is no address: {text}")))?
+                text.parse().map_err(|_| io::Error::other(format!("${name} is not an IPv4 address: {text}")))?
             }
         };
         Ok(SocketAddrV4::new(address, PORT))
@@ -204,8 +202,8 @@ impl Client {
         let mut buffer = [0u8; 64];
         while !deadline.has_passed() {
             // Until the server listens, the kernel answers with an error.
-            let asked = socket.send_to(&[server::HELLO], server);
-            if asked.is_ok() && socket.recv(&mut buffer).is_ok_and(|length| buffer[..length] == [server::HELLO]) {
+            let sent = socket.send_to(&[server::HELLO], server);
+            if sent.is_ok() && socket.recv(&mut buffer).is_ok_and(|length| buffer[..length] == [server::HELLO]) {
                 let ends_server = *name == ServerName::Variable(RATTAN_BASE.to_owned());
                 return Ok(Client { socket, server, ends_server });
             }
@@ -236,7 +234,7 @@ fn machine_cpu_s() -> io::Result<f64> {
     let text = std::fs::read_to_string("/proc/stat")?;
     cpu_ticks(&text)
         .map(|ticks| ticks as f64 / TICKS_PER_S)
-        .ok_or_else(|| io::Error::other("/proc/stat is not understood"))
+        .ok_or_else(|| io::Error::other("/proc/stat: expected a first line \"cpu \" with 7 numbers"))
 }
 
 /// Ticks of user, nice, system, irq and softirq of the first line of /proc/stat.

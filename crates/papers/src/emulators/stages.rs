@@ -1,4 +1,4 @@
-//! An emulated path as a chain of stages, and how each emulator is told to be that path.
+//! An emulated path as a chain of stages, and the configuration of each emulator for that path.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -8,6 +8,8 @@ use std::time::Duration;
 pub const MTU: u64 = 1500;
 /// Longest trace that expresses a constant rate.
 const LONGEST_TRACE_MS: u64 = 60_000;
+/// Most delivery opportunities of such a trace, a line each.
+const TRACE_LINES_MAX: u64 = 1_000_000;
 
 /// One stage; a packet to the server passes all in order, a packet from the server in reverse order.
 #[derive(Clone, Debug, PartialEq)]
@@ -169,13 +171,15 @@ fn unlimited_trace() -> String {
     "1\n".repeat(100)
 }
 
-/// A trace whose opportunities give `bits_per_s` of full packets in the long run; `None` if its period were too long.
+/// A trace whose opportunities give `bits_per_s` of full packets in the long run; `None` if even one opportunity takes
+/// longer than [`LONGEST_TRACE_MS`], or one millisecond has more than [`TRACE_LINES_MAX`].
 pub fn constant_rate_trace(bits_per_s: u64) -> Option<String> {
     // The shortest whole number of milliseconds with a whole number of opportunities.
     let bits = MTU * 8;
-    let period = (1..=LONGEST_TRACE_MS).find(|ms| (bits_per_s * ms).is_multiple_of(bits * 1000)).or_else(|| {
+    let longest = (TRACE_LINES_MAX * bits * 1000 / bits_per_s).min(LONGEST_TRACE_MS);
+    let period = (1..=longest).find(|ms| (bits_per_s * ms).is_multiple_of(bits * 1000)).or_else(|| {
         // Without one, the nearest to a whole number within the longest period.
-        (1..=LONGEST_TRACE_MS).filter(|ms| bits_per_s * ms >= bits * 1000).min_by_key(|ms| {
+        (1..=longest).filter(|ms| bits_per_s * ms >= bits * 1000).min_by_key(|ms| {
             let rest = bits_per_s * ms % (bits * 1000);
             rest.min(bits * 1000 - rest) * 1_000_000 / (bits_per_s * ms / 1000)
         })
@@ -315,6 +319,8 @@ mod tests {
             assert!((rate / bits as f64 - 1.0).abs() < 1e-3, "{bits}: {rate}");
         }
         assert_eq!(constant_rate_trace(100), None, "a full packet takes two minutes");
+        let lines = constant_rate_trace(99_987_654_321).unwrap().lines().count() as u64;
+        assert!(lines <= TRACE_LINES_MAX, "{lines}");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::{Summary, level};
 /// Notes on the comparison.
 pub const NOTES: [&str; 6] = [
     "The paper (arXiv 2507.08134) shows its figures 5 to 7 as curves on other hardware, so only their set-ups are \
-     repeated; no published value stands beside.",
+     repeated, without published values.",
     "Every emulator carries the same chain of stages and is probed by the same program. Probes and emulators share \
      this machine's cores.",
     "Throughput is in IP bytes relative to the link: a TCP payload of 1448 bytes counts 1500. Flows use CUBIC, with a \
@@ -46,12 +46,12 @@ pub fn result_sentence(rows: &[ReproductionRow]) -> String {
             let row = rows.iter().rfind(|row| row.setting == setting && row.quantity == RTT_P99)?;
             Some(format!("{} us", level(row.measured?)))
         }),
-        each("Rates within 1 % up to", &|setting| {
+        each("Highest rate within 1 %", &|setting| {
             last(setting, RATE_ERROR, "rate ", &|row| row.measured.is_some_and(|value| value.abs() <= 1.0))
         }),
-        each("One flow fills 90 % of the link up to", &|setting| last(setting, LINK_SHARE, "figure 5", &fills)),
-        each("Chain with 90 % of the link", &|setting| last(setting, LINK_SHARE, "figure 6", &fills)),
-        each("All paths served up to", &|setting| {
+        each("Highest rate of which one flow fills 90 %", &|setting| last(setting, LINK_SHARE, "figure 5", &fills)),
+        each("Longest chain with 90 % of the link", &|setting| last(setting, LINK_SHARE, "figure 6", &fills)),
+        each("Most paths, all served", &|setting| {
             last(setting, PATHS_SERVED, "figure 7", &|row| {
                 let paths = row.experiment.split(' ').find_map(|word| word.parse::<f64>().ok());
                 row.measured >= paths
@@ -122,8 +122,8 @@ mod tests {
     fn result_names_the_last_point_that_holds() {
         assert_eq!(
             result_sentence(&rows()),
-            "One flow fills 90 % of the link up to: yamabiko one flow, 1 Gbit/s. All paths served up to: yamabiko 8 \
-             paths, static."
+            "Highest rate of which one flow fills 90 %: yamabiko one flow, 1 Gbit/s. Most paths, all served: yamabiko \
+             8 paths, static."
         );
         assert_eq!(result_sentence(&[]), "No figure was measured.");
     }

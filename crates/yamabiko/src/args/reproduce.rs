@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
+use papers::emulators::Part as EmulatorsPart;
 use units::parse_duration;
 
 /// The paper to reproduce.
@@ -187,24 +188,6 @@ pub struct Emulators {
     pub paths: Vec<u32>,
     #[command(flatten)]
     pub result: Reproduced,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum EmulatorsPart {
-    /// RTT error, jitter, order, CPU: 48 ms, idle and loaded
-    Rtt,
-    /// Exactness of rates from 300 bit/s to 5 Gbit/s
-    Rates,
-    /// Rate, independence and bursts of losses
-    Loss,
-    /// Bytes in each 100 ms against a trace; 720 Mbit/s over 80 ms
-    Trace,
-    /// Figure 5: one CUBIC flow over 50 ms
-    Flow,
-    /// Figure 6: chained loss, rate of 1 Gbit/s and delay of 1 ms
-    Depth,
-    /// Figure 7: paths of 16 Mbit/s, static and by trace
-    Density,
 }
 
 #[derive(Args, Debug)]

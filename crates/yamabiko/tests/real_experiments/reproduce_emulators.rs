@@ -61,6 +61,7 @@ fn invalid_options_of_reproduce_emulators_are_refused() {
     let workspace = Workspace::concurrent();
     let wrong = [
         &["emulators", "-d", "10ms"][..],
+        &["emulators", "-d", "11m"],
         &["emulators", "--only", "everything"],
         &["emulators", "--depths", "67"],
         &["emulators", "--rates", "fast"],

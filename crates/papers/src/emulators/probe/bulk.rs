@@ -13,8 +13,6 @@ use super::{BulkFigures, machine_cpu_s};
 
 /// Bytes discarded by one call.
 const READ_BYTES: usize = 1 << 20;
-/// Steps of the series.
-const STEP_NS: u64 = 100_000_000;
 const EVENTS: usize = 64;
 
 /// The flows, and the interval in which their bytes count.
@@ -40,28 +38,17 @@ pub fn measure(plan: &BulkPlan) -> io::Result<BulkFigures> {
         sockets.push(socket);
     }
     let start = plan.start_ns.unwrap_or_else(|| monotonic_ns() + (plan.warmup_s * 1e9) as u64);
-    read_until(&epoll, &sockets, start, &mut |_, _, _| {})?;
+    read_until(&epoll, &sockets, start, &mut |_, _| {})?;
     let (from, cpu_before) = (monotonic_ns(), machine_cpu_s()?);
     let length_ns = (plan.seconds * 1e9) as u64;
     let mut bytes = vec![0u64; sockets.len()];
-    let mut per_100ms = vec![0u64; (length_ns / STEP_NS) as usize];
-    read_until(&epoll, &sockets, from + length_ns, &mut |flow, count, now| {
-        bytes[flow] += count;
-        if let Some(step) = per_100ms.get_mut(((now - from) / STEP_NS) as usize) {
-            *step += count;
-        }
-    })?;
+    read_until(&epoll, &sockets, from + length_ns, &mut |flow, count| bytes[flow] += count)?;
     let seconds = (monotonic_ns() - from) as f64 / 1e9;
-    Ok(BulkFigures { bytes, seconds, per_100ms, machine_cpu_s: machine_cpu_s()? - cpu_before })
+    Ok(BulkFigures { bytes, seconds, machine_cpu_s: machine_cpu_s()? - cpu_before })
 }
 
-/// Reads from all sockets until `end`; `received` gets flow, bytes and time.
-fn read_until(
-    epoll: &Epoll,
-    sockets: &[TcpSocket],
-    end: u64,
-    received: &mut dyn FnMut(usize, u64, u64),
-) -> io::Result<()> {
+/// Reads from all sockets until `end`; calls `received` with flow and bytes.
+fn read_until(epoll: &Epoll, sockets: &[TcpSocket], end: u64, received: &mut dyn FnMut(usize, u64)) -> io::Result<()> {
     let mut events = [EpollEvent::empty(); EVENTS];
     loop {
         let now = monotonic_ns();
@@ -76,7 +63,7 @@ fn read_until(
         for event in &events[..count] {
             let flow = event.data() as usize;
             match sockets[flow].discard(READ_BYTES) {
-                Ok(Read::Bytes(bytes)) => received(flow, bytes as u64, monotonic_ns()),
+                Ok(Read::Bytes(bytes)) => received(flow, bytes as u64),
                 Ok(Read::Later) => {}
                 // A flow that ended or could not connect has no further bytes.
                 Ok(Read::End) | Err(_) => epoll.delete(sockets[flow].as_fd())?,

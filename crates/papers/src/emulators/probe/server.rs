@@ -2,6 +2,7 @@
 
 use std::io::{self, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use sys::clock::monotonic_ns;
 
 use super::PORT;
 
-/// First byte of a datagram that asks whether the server listens.
+/// First byte of a datagram that a listening server echoes, before the measurement.
 pub const HELLO: u8 = b'H';
 /// First byte of a datagram to be echoed.
 pub const ECHO: u8 = b'E';
@@ -26,7 +27,7 @@ const WRITE_BYTES: usize = 256 << 10;
 /// The paper's congestion control; the kernel's default may be another.
 const CONGESTION_CONTROL: &str = "cubic";
 
-/// A flood as a client asks for it.
+/// A flood as requested by a client.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct FloodRequest {
     /// Datagrams a second.
@@ -48,9 +49,11 @@ pub fn serve(send_buffer: Option<usize>) -> io::Result<()> {
         // Without the privilege the kernel's limit applies.
         let _ = setsockopt(&tcp, SndBufForce, &bytes);
     }
+    let block: Arc<[u8]> = vec![b'y'; WRITE_BYTES].into();
     thread::spawn(move || {
         for stream in tcp.incoming().flatten() {
-            let _ = thread::Builder::new().stack_size(64 << 10).spawn(move || write(stream));
+            let block = Arc::clone(&block);
+            let _ = thread::Builder::new().stack_size(64 << 10).spawn(move || write(stream, &block));
         }
     });
     let mut packet = [0u8; 2048];
@@ -77,10 +80,9 @@ pub fn serve(send_buffer: Option<usize>) -> io::Result<()> {
 
 /// Writes until the client closes the connection. The end is a reset: what is queued then, up to the send buffer,
 /// would otherwise stay in the kernel's memory for minutes and slow the next flows down.
-fn write(mut stream: TcpStream) {
+fn write(mut stream: TcpStream, block: &[u8]) {
     let _ = setsockopt(&stream, Linger, &linger { l_onoff: 1, l_linger: 0 });
-    let block = vec![b'y'; WRITE_BYTES];
-    while stream.write_all(&block).is_ok() {}
+    while stream.write_all(block).is_ok() {}
 }
 
 /// Sends numbered datagrams at a constant rate; late ones immediately.

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use papers::emulators::probe::{self, Probe};
 use papers::emulators::{
-    self, CPU_OVER_LOOPBACK, EmulatorsOptions, LINK_SHARE, PATHS_SERVED, Part, RATE_ERROR, RTT_P99, summary,
+    self, CPU_OVER_LOOPBACK, EmulatorsOptions, LINK_SHARE, PATHS_SERVED, RATE_ERROR, RTT_P99, summary,
 };
 use report::page::{Page, Section};
 use report::plot::Quantity;
@@ -22,28 +22,20 @@ use crate::terminal::print_message;
 /// Runs the measurements.
 pub fn run(arguments: &args::Emulators) -> Result<Exit> {
     ensure!(
-        arguments.duration >= emulators::DURATION_MIN,
-        "--duration {}: expected {} or more",
+        (emulators::DURATION_MIN..=emulators::DURATION_MAX).contains(&arguments.duration),
+        "--duration {}: expected {} to {}",
         units::format_duration(arguments.duration),
-        units::format_duration(emulators::DURATION_MIN)
+        units::format_duration(emulators::DURATION_MIN),
+        units::format_duration(emulators::DURATION_MAX)
     );
-    let part = |part: &args::EmulatorsPart| match part {
-        args::EmulatorsPart::Rtt => Part::Rtt,
-        args::EmulatorsPart::Rates => Part::Rates,
-        args::EmulatorsPart::Loss => Part::Loss,
-        args::EmulatorsPart::Trace => Part::Trace,
-        args::EmulatorsPart::Flow => Part::Flow,
-        args::EmulatorsPart::Depth => Part::Depth,
-        args::EmulatorsPart::Density => Part::Density,
-    };
     let options = EmulatorsOptions {
         order: order(&arguments.result)?,
-        parts: arguments.only.iter().map(part).collect(),
+        parts: ascending(&arguments.only),
         duration: arguments.duration,
         rounds: arguments.rounds,
-        rates: arguments.rates.clone(),
-        depths: arguments.depths.clone(),
-        paths: arguments.paths.clone(),
+        rates: ascending(&arguments.rates),
+        depths: ascending(&arguments.depths),
+        paths: ascending(&arguments.paths),
     };
     let live = LivePage::start(&arguments.result.show, true)?;
     let interrupts = Interrupts::install()?;
@@ -54,6 +46,14 @@ pub fn run(arguments: &args::Emulators) -> Result<Exit> {
     let mut progress = Progress { quiet: arguments.result.json };
     let reproduced = emulators::make(&options, &run_store, &interrupts, &mut live.staging(&mut progress))?;
     write_and_print(&reproduced.document, page(&reproduced.document), &reproduced.folder, &arguments.result)
+}
+
+/// The values in ascending order, each once: a point is a row, and the result names the last one that holds.
+fn ascending<T: Ord + Copy>(values: &[T]) -> Vec<T> {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable();
+    sorted.dedup();
+    sorted
 }
 
 /// Runs a probe, and prints its figures as JSON.
