@@ -1,5 +1,6 @@
 //! MAX, the attainable maximum: one prepared response to every request, and nothing else. A body above the limit of
 //! files in memory is sent by sendfile(2) from an unlinked file, as that of a large file is: the kernel copies nothing.
+//! The component of a server (`parts.rs`) sends every body from memory.
 //!
 //! A server reduced to accept, receive, respond and close shows what kernel and network permit; the difference to a
 //! real server is the cost of its features. A load generator is also measured against it, since it is not the
@@ -56,7 +57,8 @@ pub struct Blind {
     pub close: bool,
 }
 
-/// Largest body: it is in the page cache, or in memory three times, after the heads of the three kinds of responses.
+/// Largest body. It is once in the page cache, or, of a component, in memory three times, after the heads of the three
+/// kinds of responses.
 pub const BODY_BYTES_MAX: usize = 1 << 30;
 
 /// Pending responses of a client that does not read, beyond which it is disconnected.
@@ -81,11 +83,15 @@ pub fn serve_max(
     for _ in 1..threads {
         listeners.push(crate::listen::bind(bound, true)?);
     }
-    for listener in &listeners {
-        // Few and large sends are the cheapest. Accepted sockets inherit the limit.
-        sys::datagrams::bound_unsent(listener, RAISED_BYTES).map_err(system("setsockopt TCP_NOTSENT_LOWAT"))?;
+    // A component is a server that sends from memory, with the limit of unsent bytes of the other components.
+    let is_component = spec.blind.is_some();
+    if !is_component {
+        for listener in &listeners {
+            // Few and large sends are the cheapest. Accepted sockets inherit the limit.
+            sys::datagrams::bound_unsent(listener, RAISED_BYTES).map_err(system("setsockopt TCP_NOTSENT_LOWAT"))?;
+        }
     }
-    let answers = Responses { blind: spec.blind, ..Responses::new(spec.body_bytes)? };
+    let answers = Responses { blind: spec.blind, ..Responses::new(spec.body_bytes, is_component)? };
     on_listening(bound, engine);
     crate::on_threads(listeners, stop, |listener: TcpListener, stops| match engine {
         Engine::Epoll => poll::run(listener, stops, &answers),
@@ -96,8 +102,8 @@ pub fn serve_max(
 /// The prepared responses.
 #[derive(Debug)]
 pub(crate) struct Responses {
-    /// For HTTP/1.1, for HTTP/1.0 with keep-alive, and with `Connection: close`: head, and the body unless it is in
-    /// `file`.
+    /// For HTTP/1.1, for HTTP/1.0 with keep-alive, and with `Connection: close`: head, followed by the body unless that
+    /// is in `file`.
     whole: [Arc<[u8]>; 3],
     /// Bytes of each head alone.
     heads: [usize; 3],
@@ -123,7 +129,8 @@ pub(crate) struct ResponseRef {
 }
 
 impl Responses {
-    fn new(body_bytes: usize) -> Result<Self, ServeError> {
+    /// With a body of this length, `in_memory` also if it is large.
+    fn new(body_bytes: usize, in_memory: bool) -> Result<Self, ServeError> {
         let connection = ["", "Connection: keep-alive\r\n", "Connection: close\r\n"];
         let head = |field: &str| {
             format!(
@@ -132,7 +139,7 @@ impl Responses {
             )
         };
         let heads = connection.map(head);
-        let file = if body_bytes as u64 > IN_MEMORY_BYTES_MAX {
+        let file = if body_bytes as u64 > IN_MEMORY_BYTES_MAX && !in_memory {
             Some((body_file(body_bytes).map_err(system("write the body to a file"))?, body_bytes))
         } else {
             None
@@ -197,13 +204,32 @@ impl Responses {
     }
 }
 
-/// A file without a name that contains a body: on the disk of temporary files, whose page cache sendfile(2) reads fastest,
-/// or else in memory.
+/// A file without a name that contains a body, and ends with the process: in the folder of temporary files, since a
+/// disk's page cache is cheaper to send than a memfd, or in memory if that folder has no space or no such files.
 fn body_file(bytes: usize) -> io::Result<File> {
+    // In one piece: a file that is written in small pieces costs more to send.
     let filled = |mut file: File| file.write_all(&vec![BODY_BYTE; bytes]).map(|()| file);
     let temporary = OpenOptions::new().read(true).write(true).custom_flags(O_TMPFILE).open(std::env::temp_dir());
     temporary.and_then(filled).or_else(|_| filled(memfd_create(c"body", MFdFlags::MFD_CLOEXEC)?.into()))
 }
 
-/// All that a body consists of.
+/// The byte of which a body consists.
 const BODY_BYTE: u8 = b'x';
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_bodies_are_in_a_file_except_those_of_a_component() {
+        let limit = IN_MEMORY_BYTES_MAX as usize;
+        for (body_bytes, in_memory, in_file) in
+            [(limit, false, 0), (limit + 1, false, limit + 1), (limit + 1, true, 0), (0, false, 0)]
+        {
+            let answers = Responses::new(body_bytes, in_memory).unwrap();
+            let answer = answers.to(true, false, false);
+            assert_eq!(answer.length - answer.in_memory, in_file, "{body_bytes}, {in_memory}");
+            assert_eq!(answer.length - answers.to(true, false, true).length, body_bytes);
+        }
+    }
+}

@@ -62,8 +62,8 @@ pub fn run() -> Result<()> {
         "one server core, 64 connections in a closed loop from the other; {} measurements of {SECONDS} s each, medians.\n\
          us of CPU per request: of the server's processes (user, system, CPU as their sum), and softirq of its core,\n\
          which is in part counted in system too; on loopback it is also the client's receiving. Each is compared with the\n\
-         better of nginx's settings, by rate and by CPU, and with MAX. Core: busy share of the server's, while it was\n\
-         asked, and of the generator's, its start and end included.",
+         better of nginx's settings, by rate and by CPU, and with MAX. Core: busy share of the server's core during the\n\
+         measurement, and of the generator's core, its start and end included.",
         2 * ROUNDS
     );
     for (at, case) in CASES.iter().enumerate() {

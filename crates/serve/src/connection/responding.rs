@@ -77,7 +77,10 @@ impl Connection {
             (Kind::Static, answer(&mut context.files, request, seconds(context.now), date, persistence, out))
         };
         let Reply { status, content_bytes, body } = reply;
-        if let Some(Tail::Page(page, _)) = &body {
+        // Looking up a file checks the file itself; its precompressed variants are checked once a second only.
+        if let Some(Tail::Page(page, _)) = &body
+            && page.coding.is_none()
+        {
             page.found_intact(context.now);
         }
         self.follow(context, request, status, content_bytes, body, kind, Finding::NONE);

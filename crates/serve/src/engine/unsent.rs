@@ -14,7 +14,7 @@ use crate::connection::WorkerContext;
 /// The limit of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct UnsentLimit {
-    /// When the kernel's buffer became full, until it accepts bytes again.
+    /// When the kernel's buffer became full; cleared when the kernel next accepts a part of what it is offered.
     blocked_at: Option<Timestamp>,
     raised: bool,
 }
@@ -25,8 +25,9 @@ impl UnsentLimit {
         self.blocked_at.get_or_insert(now);
     }
 
-    /// The kernel accepted a part of what it was offered: raises the limit if the client emptied half of its buffer in a
-    /// short time and the worker has a raise left. Returns whether it did, so that more can be sent now.
+    /// The kernel accepted a part of what it was offered: raises the limit if that was shortly after the buffer became
+    /// full and the worker has a raise left. A full buffer reports free space once half of it is empty. Returns whether
+    /// the limit was raised: more can be sent then.
     pub(super) fn raise(&mut self, stream: &TcpStream, context: &mut WorkerContext) -> bool {
         let Some(blocked_at) = self.blocked_at.take() else { return false };
         if self.raised || context.raises_left == 0 || context.now.since(blocked_at) > FAST {
@@ -37,15 +38,16 @@ impl UnsentLimit {
         self.raised
     }
 
-    /// The connection ends.
+    /// The connection ends: another one may have its raise.
     pub(crate) fn leave(&mut self, context: &mut WorkerContext) {
         context.raises_left += u32::from(std::mem::take(&mut self.raised));
     }
 }
 
-/// The number of raises of each of `threads` workers: a quarter of the memory that TCP uses before it saves memory.
+/// The number of raises of each of `threads` workers: together a quarter of the memory that TCP uses before it saves
+/// memory, and at least [`RAISES_MIN`] each.
 pub(crate) fn raises(threads: usize) -> u32 {
-    // Without the file (a sandbox), the limit of few connections is raised.
+    // Other network namespaces than the first lack the file: the minimum applies there.
     let text = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_mem").unwrap_or_default();
     raises_of(&text, threads)
 }
@@ -61,14 +63,56 @@ fn raises_of(tcp_mem: &str, threads: usize) -> u32 {
 pub(crate) const RAISED_BYTES: u32 = 2 << 20;
 /// Time in which a fast client empties half of a buffer of 256 KiB: 52 Mbit/s.
 const FAST: Duration = Duration::from_millis(20);
-/// Raises where the memory for TCP is small or unknown.
+/// Raises of a worker where the memory for TCP is small or unknown.
 const RAISES_MIN: u32 = 8;
 /// The unit of `tcp_mem`.
 const PAGE_BYTES: u64 = 4096;
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+
+    use sys::file::Root;
+
     use super::*;
+    use crate::figures::Figures;
+    use crate::files::Files;
+    use crate::journal::Recorder;
+    use crate::spec::{FileRules, Limits};
+    use crate::status::{StatusSources, StatusSpec};
+
+    #[test]
+    fn a_fast_client_gets_a_raise_that_the_next_one_gets_after_its_end() {
+        let directory = tempfile::tempdir().unwrap();
+        let files = Files::new(Root::open(directory.path()).unwrap(), FileRules::default());
+        let figures = Figures::new();
+        let recorder = Recorder::new(figures.worker(), None);
+        let status_sources =
+            StatusSources { spec: StatusSpec::Off, figures, cache: None, log: None, usage_reader: None };
+        let now = Timestamp::from_nanos(5_000_000_000);
+        let mut context = WorkerContext::new(files, Limits::default(), now, recorder, status_sources);
+        context.raises_left = 1;
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut first, mut second) = (UnsentLimit::default(), UnsentLimit::default());
+        assert!(!first.raise(&stream, &mut context), "the buffer was never full");
+        first.blocked(context.now);
+        context.now += FAST + Duration::from_nanos(1);
+        assert!(!first.raise(&stream, &mut context), "a nanosecond too slow");
+        first.blocked(context.now);
+        context.now += FAST;
+        assert!(first.raise(&stream, &mut context));
+        first.blocked(context.now);
+        assert!(!first.raise(&stream, &mut context), "the limit is raised already");
+        second.blocked(context.now);
+        assert!(!second.raise(&stream, &mut context), "no raise is left");
+        first.leave(&mut context);
+        first.leave(&mut context);
+        assert_eq!(context.raises_left, 1);
+        second.blocked(context.now);
+        assert!(second.raise(&stream, &mut context));
+        assert_eq!(context.raises_left, 0);
+    }
 
     #[test]
     fn the_number_of_raises_follows_the_memory_for_tcp() {

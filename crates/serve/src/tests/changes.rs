@@ -118,7 +118,7 @@ fn a_small_file_rewritten_in_place_matches_its_content_length() {
     let path = server.root().join("file");
     fs::write(&path, "x").unwrap();
     let rewriting = Repeater::does(move |turn| {
-        // At most the size of in-memory files (HELD_MAX): larger ones are sent from the file and reset.
+        // At most the size of files in memory (IN_MEMORY_BYTES_MAX): larger ones are sent from the file and reset.
         fs::write(&path, vec![b'0' + (turn % 10) as u8; turn * 977 % 16_000]).unwrap();
     });
     let mut client = server.connect();
@@ -152,6 +152,38 @@ fn a_large_file_rewritten_in_place_resets_the_connection() {
     let mut rest = std::mem::take(&mut client.read);
     let _ = client.stream.read_to_end(&mut rest);
     assert!(rest.len() < head + (64 << 20), "two versions in one response");
+}
+
+/// Within the second in which only the file itself is checked again, or after it.
+#[test]
+fn a_variant_rewritten_in_place_is_not_sent_with_the_head_of_its_old_version() {
+    let server = Running::start();
+    let (path, variant) = (server.root().join("file.txt"), server.root().join("file.txt.gz"));
+    let changed = |path: &Path, seconds: u64| {
+        let times = FileTimes::new().set_modified(UNIX_EPOCH + Duration::from_secs(784_111_777 + seconds));
+        fs::File::options().write(true).open(path).unwrap().set_times(times).unwrap();
+    };
+    fs::write(&path, vec![b'x'; 100_000]).unwrap();
+    changed(&path, 0);
+    for (seconds, letter) in [(0, b'a'), (1, b'b'), (2, b'c')] {
+        fs::write(&variant, vec![letter; 50_000]).unwrap();
+        changed(&variant, seconds);
+        let mut client = server.connect();
+        let fields = "Host: x\r\nAccept-Encoding: gzip\r\nConnection: close\r\n";
+        client.send(format!("GET /file.txt HTTP/1.1\r\n{fields}\r\n").as_bytes());
+        let mut response = Vec::new();
+        // The server may break the response off.
+        let _ = client.stream.read_to_end(&mut response);
+        let head = response.windows(4).position(|window| window == b"\r\n\r\n").map_or(0, |at| at + 4);
+        let is_whole = response.len() == head + 50_000;
+        assert!(is_whole || seconds > 0, "{} bytes", response.len());
+        if is_whole {
+            let text = String::from_utf8_lossy(&response[..head]);
+            let expected = format!("Last-Modified: Sun, 06 Nov 1994 08:49:{} GMT\r\n", 37 + seconds);
+            assert!(text.contains(&expected), "{}: {text}", char::from(letter));
+            assert!(response[head..].iter().all(|&byte| byte == letter), "{}", char::from(letter));
+        }
+    }
 }
 
 /// Within the second in which the file is not checked again.

@@ -107,9 +107,8 @@ fn a_file_truncated_while_a_fast_client_reads_it_breaks_the_response_off() {
     assert_eq!(server.connect().get("/hello.txt").body, b"hello\n");
 }
 
-/// More clients than have a raised limit at a time.
 #[test]
-fn clients_that_leave_in_the_middle_of_a_response_take_nothing_with_them() {
+fn a_file_arrives_after_hundreds_of_clients_left_in_the_middle_of_it() {
     let server = Running::start();
     let bytes = content(4 << 20);
     fs::write(server.root().join("big"), &bytes).unwrap();
