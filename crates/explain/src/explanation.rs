@@ -29,7 +29,7 @@ pub struct Share {
     pub rule: Rule,
 }
 
-/// The limit that has most of a response's time.
+/// A limit with its part of a response's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Dominant {
     /// The limit.

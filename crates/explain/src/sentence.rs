@@ -3,14 +3,13 @@
 use units::figures::{bit_rate, duration};
 
 use crate::cause::{Cause, Confidence, Limit};
-use crate::explanation::Explanation;
-use crate::summary::Group;
+use crate::explanation::{Dominant, Explanation};
+use crate::summary::{Group, limits};
 use crate::what_if::{Remedy, transfer, what_if};
 
 /// The sentence for a group, with the figures of `example`, one of its responses.
 pub(crate) fn sentence(group: &Group, example: &Explanation) -> String {
     let Some(dominant) = group.dominant else { return String::from("The responses took no time.") };
-    let percent = (dominant.time_ns * 100 + group.response_time_ns / 2) / group.response_time_ns.max(1);
     let place = group.distance_ns.map_or(String::from("Of"), |distance| format!("At {}, of", duration(distance)));
     let which = match group.percentile {
         5_000 => String::from("median"),
@@ -18,15 +17,38 @@ pub(crate) fn sentence(group: &Group, example: &Explanation) -> String {
     };
     let median = format!("the {which} response of {}", duration(group.response_time_ns));
     if dominant.limit == Limit::Of(Cause::Unknown) {
+        let percent = percent(dominant.time_ns, group);
         return format!("{place} {median}, {percent} % is unknown: the inputs do not decide what limits it.");
     }
-    let doubt = match dominant.confidence {
+    let text = format!("{place} {median}, {}.", clause(dominant, group, example));
+    // Distance cannot be shortened: what else takes long is worth a sentence.
+    let next = limits(&group.shares).into_iter().find(|limit| {
+        dominant.limit == Limit::Of(Cause::Propagation)
+            && ![dominant.limit, Limit::Of(Cause::Unknown)].contains(&limit.limit)
+            && percent(limit.time_ns, group) >= NEXT_PERCENT_MIN
+    });
+    match next {
+        Some(next) => format!("{text} Another {}.", clause(next, group, example)),
+        None => text,
+    }
+}
+
+/// Share of the response time from which the limit after distance is named.
+const NEXT_PERCENT_MIN: u64 = 20;
+
+fn percent(time_ns: u64, group: &Group) -> u64 {
+    (time_ns * 100 + group.response_time_ns / 2) / group.response_time_ns.max(1)
+}
+
+/// Share, name and confidence of a limit, its figures and what a remedy would gain.
+fn clause(limit: Dominant, group: &Group, example: &Explanation) -> String {
+    let doubt = match limit.confidence {
         Confidence::Certain => "",
         Confidence::Likely => " (likely)",
         Confidence::Weak => " (one of several explanations)",
     };
-    let detail = detail(dominant.limit, example).map_or(String::new(), |detail| format!(": {detail}"));
-    format!("{place} {median}, {percent} % is {}{doubt}{detail}.", phrase(dominant.limit))
+    let detail = detail(limit.limit, example).map_or(String::new(), |detail| format!(": {detail}"));
+    format!("{} % is {}{doubt}{detail}", percent(limit.time_ns, group), phrase(limit.limit))
 }
 
 /// The limit as an object of "is".

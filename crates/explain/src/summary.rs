@@ -116,7 +116,7 @@ fn group(responses: &[Explained], ranked: &[usize], percentile: u32, distance_ns
         responses: explanations.len(),
         example: ranked[rank],
         response_time_ns: (times.sum::<u128>() / u128::from(number)) as u64,
-        dominant: dominant(&shares),
+        dominant: limits(&shares).first().copied(),
         shares,
     })
 }
@@ -134,13 +134,15 @@ fn mean(explanations: &[&Explanation], cause: Cause) -> Option<Share> {
     Some(Share { cause, time_ns: (all / explanations.len() as u128) as u64, confidence, rule })
 }
 
-/// The limit with the longest time of some shares. Of several causes, the confidence of the longest.
-fn dominant(shares: &[Share]) -> Option<Dominant> {
+/// The limits of some shares, the one with the longest time first. Of several causes, the confidence of the longest.
+pub(crate) fn limits(shares: &[Share]) -> Vec<Dominant> {
     let mut limits = BTreeMap::<Limit, Dominant>::new();
     for share in shares {
         let limit = share.cause.limit();
         let entry = limits.entry(limit).or_insert(Dominant { limit, time_ns: 0, confidence: share.confidence });
         entry.time_ns += share.time_ns;
     }
-    limits.into_values().max_by_key(|dominant| dominant.time_ns)
+    let mut limits: Vec<Dominant> = limits.into_values().collect();
+    limits.sort_by_key(|limit| std::cmp::Reverse(limit.time_ns));
+    limits
 }

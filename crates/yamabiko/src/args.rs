@@ -121,7 +121,7 @@ pub enum Verb {
     /// Measure storage: reads, writes, seeks, commits (fio)
     #[cfg(feature = "experiments")]
     Disk(Disk),
-    /// Explain what limits responses: of a run, of a capture
+    /// Explain what limits the responses of a run or capture
     Explain(Box<Explain>),
     /// Predict a server's capacity from its service demands
     #[cfg(feature = "experiments")]

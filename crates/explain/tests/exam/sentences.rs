@@ -42,6 +42,17 @@ fn the_sentence_names_limit_figures_and_remedy() {
 }
 
 #[test]
+fn the_limit_after_distance_has_a_sentence() {
+    let mut world = World::plain(48, 40_000);
+    world.new_connection = true;
+    let text = sentence(&world);
+    assert!(text.contains("is distance: the round trip is 48.0 ms. Another 33 % is"), "{text}");
+    // A response that is nearly all distance has no second limit.
+    let text = sentence(&World::plain(48, 5_000));
+    assert!(text.contains("is distance") && !text.contains("Another"), "{text}");
+}
+
+#[test]
 fn http2_with_a_small_window_is_explained_as_in_curl_1102() {
     // The case of curl's issue 1102: 23 MB at 33 ms over HTTP/2 with windows of 64 KB took 8.3 s instead of 1.1 s.
     let mut world = World::plain(33, 23_000_000);

@@ -9,7 +9,7 @@ use super::{At, Bench};
 
 #[derive(Args, Debug)]
 #[command(mut_arg("url", |url| url.required_unless_present("read").value_name("URL|RUN").help(
-    "URL as for `bench`: makes a run and explains it. Without `://`: a stored run, by its name, the start of its name, \
+    "URL as for `bench`: makes a run, by default at 20 requests/s, and explains it. Without `://`: a stored run, by its name, the start of its name, \
      its folder, or `last`"
 )))]
 #[command(mut_arg("explain", |explain| explain.hide(true)))]

@@ -61,7 +61,7 @@ fn explain_refuses_missing_and_invalid_captures_and_those_between_the_ends() {
         assert_eq!(output.code, Some(1));
         output.stderr
     };
-    assert!(stderr(&["-r", "nowhere.pcap"]).contains("opening nowhere.pcap"));
+    assert!(stderr(&["-r", "nowhere.pcap"]).contains("cannot open the capture file nowhere.pcap"));
     assert!(stderr(&["-r", str_of(&file), "--at", "between"]).contains("capture at one of them"));
     let text = workspace.file("text");
     fs::write(&text, "not a capture").unwrap();
@@ -90,7 +90,7 @@ fn explain_explains_the_responses_of_a_truncated_capture_with_a_note() {
 }
 
 #[test]
-fn explain_refuses_options_of_a_run_for_a_capture_file_and_names_of_no_run() {
+fn explain_refuses_options_of_a_run_for_a_capture_file_and_unknown_runs() {
     let workspace = Workspace::concurrent();
     let file = capture(&workspace);
     let stderr = |words: &[&str]| {
@@ -101,7 +101,7 @@ fn explain_refuses_options_of_a_run_for_a_capture_file_and_names_of_no_run() {
     let refused = stderr(&["-r", str_of(&file), "-c", "4", "--http", "2"]);
     assert!(refused.contains("--connections, --http: no effect on a capture file"), "{refused}");
     let refused = stderr(&["nowhere"]);
-    assert!(refused.contains("expected a stored run") && refused.contains("http://"), "{refused}");
+    assert!(refused.contains("there is no run") && refused.contains("http://"), "{refused}");
     assert!(stderr(&[]).contains("URL"), "neither a URL nor a file");
 }
 

@@ -127,7 +127,9 @@ impl Capture {
         notes: &mut Vec<String>,
     ) -> Result<Capture> {
         // A file that cannot be opened is wrong usage, status 1, so no io::Error is passed on.
-        let mut file = File::open(path).map_err(|error| anyhow!("opening {}: {error}", path.display()))?;
+        let mut file = File::open(path).map_err(|error| {
+            anyhow!("cannot open the capture file {}: {error} (-r is a rate only with a URL)", path.display())
+        })?;
         ensure!(!path.is_dir(), "{} is a folder, not a capture", path.display());
         let mut connections = Connections::new();
         // The hash seed must not be guessable by those who send the packets.

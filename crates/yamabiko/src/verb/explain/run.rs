@@ -58,9 +58,8 @@ pub fn stored(arguments: &args::Explain) -> Result<Exit> {
             arguments.bench.url.len()
         ));
     };
-    let dir = RunStore::open()?.find(name).map_err(|error| {
-        anyhow!("{error}; expected a stored run (`yamabiko runs` lists them), or a URL, which begins with http://")
-    })?;
+    let dir =
+        RunStore::open()?.find(name).map_err(|error| anyhow!("{error}; a URL begins with http:// or https://"))?;
     let document = store::read_summary(&dir).map_err(|error| match error {
         // Experiments of several runs have other summaries.
         StoreError::Summary { path, .. } => {
@@ -113,7 +112,7 @@ pub fn explained(run: RunEvidence, document: &Document) -> Result<Explained> {
         let reasons = reasons.filter(|check| matches!(check.state, CheckState::Failed | CheckState::CouldNotRun));
         let reasons: Vec<String> =
             reasons.map(|check| format!("{}: {}", report::phrases::check_name(check), check.why)).collect();
-        explained.notes.push(format!("the run is {}: {}", verdict.name(), reasons.join("; ")));
+        explained.notes.insert(0, format!("the run is {}: {}", verdict.name(), reasons.join("; ")));
     }
     explained.document = Some(document.clone());
     Ok(explained)

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use explain::{Cause, Group};
+use schema::Verdict;
 use units::figures::duration;
 
 use super::Explained;
@@ -17,7 +18,15 @@ const DISTANCES_MAX: usize = 6;
 /// The whole page.
 pub fn render(result: &Explained) -> String {
     let summary = &result.summary;
-    let mut text = format!("{}\n\n", summary.sentence);
+    let mut text = String::new();
+    // Notes about capture files were printed when the files were read.
+    let notes: Vec<&String> = result.notes.iter().filter(|_| result.document.is_some()).collect();
+    // Why a run is not valid comes before its figures.
+    let is_valid = result.document.as_ref().is_none_or(|run| run.validity.verdict == Verdict::Valid);
+    if !is_valid {
+        notes.iter().for_each(|note| writeln!(text, "note: {note}\n").expect("text"));
+    }
+    writeln!(text, "{}\n", summary.sentence).expect("text");
     let percentiles: Vec<(String, &Group)> =
         summary.percentiles.iter().map(|group| (format!("p{}", group.percentile / 100), group)).collect();
     table(&mut text, "Share of the response time", &percentiles, "confidence at p50");
@@ -36,9 +45,8 @@ pub fn render(result: &Explained) -> String {
     for place in &summary.slowest {
         waterfall(&mut text, &result.labels[*place].text, &result.responses[*place]);
     }
-    // Notes about capture files were printed when the files were read.
-    for note in result.notes.iter().filter(|_| result.document.is_some()) {
-        writeln!(text, "\nnote: {note}").expect("text");
+    if is_valid {
+        notes.iter().for_each(|note| writeln!(text, "\nnote: {note}").expect("text"));
     }
     text
 }
