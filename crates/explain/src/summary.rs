@@ -61,8 +61,11 @@ impl Summary {
     /// The figures of `responses`.
     pub fn of(responses: &[Explained]) -> Summary {
         let all = ranked(responses, |_| true);
-        let percentiles: Vec<Group> =
-            PERCENTILES.iter().filter_map(|rank| group(responses, &all, *rank, None)).collect();
+        let percentiles: Vec<Group> = PERCENTILES
+            .iter()
+            .filter(|rank| is_known(responses.len(), **rank))
+            .filter_map(|rank| group(responses, &all, *rank, None))
+            .collect();
         let mut classes = BTreeMap::<u64, Vec<usize>>::new();
         for place in &all {
             if let Some(distance) = responses[*place].distance_ns {
@@ -89,6 +92,11 @@ impl Summary {
         let slowest = all.iter().rev().take(SLOWEST).copied().collect();
         Summary { responses: responses.len(), percentiles, distances, slowest, sentence }
     }
+}
+
+/// Whether a percentile of so many responses is one: at least one of them is beyond it. The median always is.
+fn is_known(responses: usize, percentile: u32) -> bool {
+    percentile == PERCENTILES[0] || responses as u64 * u64::from(10_000 - percentile) >= 10_000
 }
 
 /// Places of the responses in order of response time.

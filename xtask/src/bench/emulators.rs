@@ -18,7 +18,7 @@ use schema::{ReproductionDocument, ReproductionRow};
 use super::extent::{Extent, only};
 use super::servers::{output, yamabiko};
 
-/// The parts, rounds in which all of them take twenty minutes, and further arguments of a quick bench.
+/// The parts, the rounds of each (all together about twenty minutes by their settings), and further arguments of a quick bench.
 const PARTS: &[(&str, usize, &[&str])] = &[
     ("rtt", 5, &[]),
     ("rates", 2, &[]),

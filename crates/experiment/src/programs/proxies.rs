@@ -94,7 +94,9 @@ impl RunningProxy {
             return Err(failed(format!("another program listens on {listen}: end it first")));
         }
         File::create(log).map_err(ExperimentError::file(log))?;
-        let script = format!("exec >{} 2>&1; {command}", quoted(log));
+        // The shell stays the first process of the namespace: it ends when its parent does, while a command that changes
+        // its user, as squid does, no longer gets the parent's signal.
+        let script = format!("exec >{} 2>&1\n{command}\nexit $?", quoted(log));
         let namespace: &[&str] =
             if Uid::effective().is_root() { &["unshare", "--pid", "--fork", "--kill-child", "--"] } else { &[] };
         let argv: Vec<_> = namespace.iter().copied().chain(["/bin/sh", "-c", &script]).map(Into::into).collect();

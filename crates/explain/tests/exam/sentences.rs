@@ -87,6 +87,9 @@ fn a_summary_has_percentiles_distances_and_the_slowest() {
     // The far median is the longer one: the sentence is about it.
     assert!(summary.sentence.starts_with("At 150 ms"), "{}", summary.sentence);
     assert_eq!(Summary::of(&[]).sentence, "No response to explain.");
+    // Of 20 responses the slowest is at p95, and none at p99.
+    let few = Summary::of(&responses[..20]);
+    assert_eq!(few.percentiles.iter().map(|group| group.percentile).collect::<Vec<_>>(), [5_000, 9_500]);
 }
 
 #[test]

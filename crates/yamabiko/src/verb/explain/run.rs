@@ -46,8 +46,16 @@ pub fn make(arguments: &args::Explain) -> Result<Exit> {
         testbed::bench_tapped(&plan, tap_start, &command_line(), Some(&run_store), &interrupts, &mut display)?;
     drop(display);
     let folder = outcome.folder.as_deref().ok_or_else(|| anyhow!("the run was not stored"))?;
-    explain(folder, &outcome.document, arguments)?;
-    Ok(exit::of_document(&outcome.document, options.strict))
+    let exit = exit::of_document(&outcome.document, options.strict);
+    match explain(folder, &outcome.document, arguments) {
+        // As after requests that all failed: the exit status is that of the run.
+        Err(error) if exit != Exit::Success => {
+            print_message(format_args!("{error:#}"));
+            doubt(&outcome.document).into_iter().for_each(|doubt| print_message(format_args!("{doubt}")));
+            Ok(exit)
+        }
+        explained => explained.map(|()| exit),
+    }
 }
 
 /// Explains a stored run.
@@ -106,16 +114,19 @@ pub fn explained(run: RunEvidence, document: &Document) -> Result<Explained> {
     let evidence = |place: usize| run.requests.get(place).map(|request| run.evidence(request));
     let mut explained = Explained::new(document.run.id.clone(), labels, responses, evidence);
     explained.notes.clone_from(&run.notes);
-    let verdict = document.validity.verdict;
-    if verdict != Verdict::Valid {
-        let reasons = document.validity.checks.iter();
-        let reasons = reasons.filter(|check| matches!(check.state, CheckState::Failed | CheckState::CouldNotRun));
-        let reasons: Vec<String> =
-            reasons.map(|check| format!("{}: {}", report::phrases::check_name(check), check.why)).collect();
-        explained.notes.insert(0, format!("the run is {}: {}", verdict.name(), reasons.join("; ")));
-    }
+    explained.notes.splice(0..0, doubt(document));
     explained.document = Some(document.clone());
     Ok(explained)
+}
+
+/// Why a run is not valid; `None` of a valid one.
+fn doubt(document: &Document) -> Option<String> {
+    let verdict = document.validity.verdict;
+    let reasons = document.validity.checks.iter();
+    let reasons = reasons.filter(|check| matches!(check.state, CheckState::Failed | CheckState::CouldNotRun));
+    let reasons: Vec<String> =
+        reasons.map(|check| format!("{}: {}", report::phrases::check_name(check), check.why)).collect();
+    (verdict != Verdict::Valid).then(|| format!("the run is {}: {}", verdict.name(), reasons.join("; ")))
 }
 
 fn label(run: &RunEvidence, request: &RequestRecord) -> Label {
