@@ -230,8 +230,6 @@ fn run_part(ended: &Ended<'_>, counted: &Counted, host: Host) -> Run {
 fn write_files(ended: &Ended<'_>, document: &Document, counted: &Counted) {
     let Some(folder) = ended.folder.folder() else { return };
     let wire = ended.wire().map(|(_, figures)| figures);
-    let stored =
-        files::write_summary_files(folder, document, &counted.load.histograms, wire, (counted.from, counted.end));
     if let (Some(kept), Some(watched)) = (&ended.capture.kept, &ended.capture.packets) {
         let lost = watched.drops + watched.client_drops;
         let written = kept.write(folder.path(), lost, ended.clock.started());
@@ -239,6 +237,9 @@ fn write_files(ended: &Ended<'_>, document: &Document, counted: &Counted) {
             let _ = writeln!(std::io::stderr(), "yamabiko: the run's packets are not stored: {error}");
         }
     }
+    // The summary is written last: a run that has one is complete.
+    let stored =
+        files::write_summary_files(folder, document, &counted.load.histograms, wire, (counted.from, counted.end));
     if let Err(error) = stored {
         let why = error.to_string();
         let why = units::printable(&why);
