@@ -230,7 +230,7 @@ impl Cgroup {
     /// (PSI).
     pub fn pressure(&self) -> Option<Duration> {
         let Version::Two { directory } = &self.version else { return None };
-        crate::pressure::pressure_total(&fs::read_to_string(directory.join("cpu.pressure")).ok()?)
+        pressure_total(&fs::read_to_string(directory.join("cpu.pressure")).ok()?)
     }
 
     /// Changes the CPU weight.
@@ -413,6 +413,12 @@ pub enum GroupTime {
 pub(crate) fn root_usage_per_core() -> Option<PathBuf> {
     let mount = Hierarchies::read().ok()?.mount_of("cpuacct")?;
     mount.join("release_agent").exists().then(|| mount.join("cpuacct.usage_percpu"))
+}
+
+/// `total` of the line `some`, in microseconds: see Documentation/accounting/psi.rst.
+fn pressure_total(pressure: &str) -> Option<Duration> {
+    let line = pressure.lines().find(|line| line.starts_with("some "))?;
+    line.rsplit_once("total=")?.1.trim().parse().ok().map(Duration::from_micros)
 }
 
 impl Drop for Cgroup {

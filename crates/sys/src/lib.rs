@@ -25,7 +25,6 @@ pub mod namespace;
 pub mod netlink;
 pub mod nft;
 pub mod packets;
-pub mod pressure;
 pub mod probe;
 pub mod process;
 pub mod relay;

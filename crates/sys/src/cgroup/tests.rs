@@ -24,6 +24,13 @@ fn user_and_system_split_keeps_the_total() {
 }
 
 #[test]
+fn pressure_is_the_total_of_the_line_some() {
+    let text = "some avg10=0.12 avg60=0.05 avg300=0.00 total=1234567\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=7\n";
+    assert_eq!(pressure_total(text), Some(Duration::from_micros(1_234_567)));
+    assert_eq!((pressure_total(""), pressure_total("full total=7\n")), (None, None));
+}
+
+#[test]
 fn keyed_figures_match_complete_keys() {
     let stat = "usage_usec 3\nuser_usec 1\nsystem_usec 2\n";
     assert_eq!(keyed(stat, "user_usec"), Some(1));

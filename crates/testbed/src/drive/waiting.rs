@@ -4,7 +4,6 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use sys::pressure::CpuPressure;
 use sys::timer::Timer;
 use units::Timestamp;
 
@@ -27,7 +26,6 @@ const OPEN_LOOP_SPIN: Duration = Duration::from_micros(50);
 pub struct Alarm {
     timer: Timer,
     margin: Margin,
-    contention: Contention,
 }
 
 impl Alarm {
@@ -36,7 +34,7 @@ impl Alarm {
     /// # Errors
     /// No timer is available.
     pub fn new() -> io::Result<Alarm> {
-        Ok(Alarm { timer: Timer::new()?, margin: Margin::default(), contention: Contention::default() })
+        Ok(Alarm { timer: Timer::new()?, margin: Margin::default() })
     }
 
     /// Handles that the timer fired.
@@ -83,45 +81,6 @@ impl Default for Margin {
     }
 }
 
-/// Whether the cores that this loop shares with the measured programs are all in use.
-///
-/// A real-time thread that spins before each due time takes its core from the programs that it measures: with both of
-/// two cores busy, their packets wait for milliseconds so that others leave some microseconds more exactly.
-#[derive(Debug, Default)]
-struct Contention {
-    pressure: Option<CpuPressure>,
-    read_at: Timestamp,
-    is_high: bool,
-}
-
-impl Contention {
-    /// Interval between two readings of the kernel's counter, which take some microseconds.
-    const INTERVAL: Duration = Duration::from_millis(100);
-    /// From this share of the time in which a task waits for a core on, spinning is not worth its cost ..
-    const HIGH: f64 = 0.5;
-    /// .. until it falls below this.
-    const LOW: f64 = 0.25;
-
-    /// Reads the counter if that is due.
-    fn review(&mut self, now: Timestamp) {
-        if now < self.read_at {
-            return;
-        }
-        if self.read_at == Timestamp::ZERO {
-            self.pressure = CpuPressure::open();
-        }
-        self.read_at = now + Self::INTERVAL;
-        if let Some(share) = self.pressure.as_mut().and_then(|pressure| pressure.share(now)) {
-            self.note(share);
-        }
-    }
-
-    /// Notes the share of an interval in which a task waited for a core, 0 to 1.
-    fn note(&mut self, share: f64) {
-        self.is_high = share >= if self.is_high { Self::LOW } else { Self::HIGH };
-    }
-}
-
 impl Drive<'_> {
     /// Waits for `next` or an event, whichever comes first; while a response may arrive, for at most a beat.
     pub(super) fn wait_until(
@@ -133,9 +92,6 @@ impl Drive<'_> {
     ) -> io::Result<usize> {
         let before = self.clock.now();
         health.turned(before);
-        if !self.own_core {
-            alarm.contention.review(before);
-        }
         if next <= before {
             health.stalled_for(before.since(next));
             return poller.poll(false);
@@ -189,7 +145,7 @@ impl Drive<'_> {
     ) -> io::Result<usize> {
         let spin = match self.wait {
             Wait::Spin => Duration::MAX,
-            Wait::Hybrid if !is_beat && !alarm.contention.is_high => alarm.margin.of(until.since(before)),
+            Wait::Hybrid if !is_beat => alarm.margin.of(until.since(before)),
             Wait::Hybrid | Wait::Sleep => Duration::ZERO,
         };
         if self.own_core && self.wait == Wait::Hybrid && self.is_closed() {
@@ -248,16 +204,6 @@ impl Drive<'_> {
 mod tests {
     use super::*;
     use stats::Rng;
-
-    #[test]
-    fn contention_begins_at_half_of_the_time_and_ends_below_a_quarter() {
-        let mut contention = Contention::default();
-        let states = [0.49, 0.5, 0.3, 0.25, 0.24, 0.49].map(|share| {
-            contention.note(share);
-            contention.is_high
-        });
-        assert_eq!(states, [false, true, true, true, false, false]);
-    }
 
     #[test]
     fn the_margin_is_the_90th_percentile_of_wake_up_latency() {
