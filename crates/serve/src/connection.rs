@@ -30,8 +30,10 @@ use std::ops::Range;
 
 use units::Timestamp;
 
+use crate::dynamic::Ticket;
 use crate::file_response::Tail;
 use crate::files::Page;
+use crate::http2::Http2;
 use crate::request::{Parsed, parse};
 use exchange::Exchange;
 use incoming::Incoming;
@@ -41,10 +43,12 @@ pub(crate) use worker_context::WorkerContext;
 
 mod backlog;
 mod exchange;
+mod http2;
 mod incoming;
 mod origin_exchange;
 mod responding;
 mod sending;
+mod streams;
 mod timeouts;
 mod worker_context;
 
@@ -83,12 +87,20 @@ pub(crate) enum Step {
 /// The state of one connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    /// The engine's token, under which the relay responds.
-    ticket: u64,
+    /// Under which the relay responds.
+    ticket: Ticket,
     peer: SocketAddr,
     local: SocketAddr,
     /// The connection uses TLS.
     secure: bool,
+    /// One stream of another connection, whose framing marks the end of the response.
+    framed: bool,
+    /// As a stream: the response ended before its end.
+    cut_short: bool,
+    /// No request was read yet.
+    is_new: bool,
+    /// HTTP/2, once the client has begun it: then this connection has no request itself.
+    http2: Option<Box<Http2>>,
     /// Received bytes that are not a complete request or wait for their turn.
     unread: Vec<u8>,
     /// Bytes that the kernel did not accept yet.
@@ -153,11 +165,19 @@ impl Connection {
     /// A newly accepted connection from `peer` to `local`, with the token `ticket`.
     pub(crate) fn new(ticket: u64, peer: SocketAddr, local: SocketAddr, secure: bool, context: &WorkerContext) -> Self {
         context.recorder.counters().connection_opened();
+        Connection::uncounted(Ticket::from(ticket), peer, local, secure, context)
+    }
+
+    fn uncounted(ticket: Ticket, peer: SocketAddr, local: SocketAddr, secure: bool, context: &WorkerContext) -> Self {
         Connection {
             ticket,
             peer,
             local,
             secure,
+            framed: false,
+            cut_short: false,
+            is_new: true,
+            http2: None,
             unread: Vec::new(),
             unsent: Vec::new(),
             tail: None,
@@ -211,6 +231,7 @@ impl Connection {
 
     /// Drops all pending output: it cannot be sent.
     pub(crate) fn abandon(&mut self, context: &mut WorkerContext) {
+        self.leave_streams(context);
         self.leave_relay(context);
         self.enter(context, false);
         context.out.clear();
@@ -242,6 +263,7 @@ impl Connection {
         context.backlog.change(self.buffered_bytes, 0);
         self.buffered_bytes = 0;
         let whole = self.was_sent_all();
+        self.leave_streams(context);
         self.leave_relay(context);
         self.enter(context, whole);
         context.recorder.counters().connection_closed();
@@ -276,13 +298,16 @@ impl Connection {
 
     /// Whether [`Connection::proceed`] has work once all output is sent.
     pub(crate) fn has_more(&self) -> bool {
-        self.held_up && !self.has_pending_output()
+        (self.held_up || self.has_streams_to_send()) && !self.has_pending_output()
     }
 
     /// Responds to complete requests at the beginning of `input`; returns the number of bytes used.
     fn work(&mut self, context: &mut WorkerContext, input: &[u8]) -> usize {
         let mut at = 0;
         self.held_up = false;
+        if self.http2.is_some() && self.phase == Phase::Open {
+            return self.work_http2(context, input);
+        }
         loop {
             if self.phase != Phase::Open {
                 // Input after the last request is ignored.
@@ -304,6 +329,13 @@ impl Connection {
             if self.tail.is_some() || !self.unsent.is_empty() || context.out.len() >= context.backlog.output_full() {
                 self.held_up = true;
                 return at;
+            }
+            if self.begins_http2(&input[at..]) {
+                if input.len() - at < http2::PREFACE.len() {
+                    return at;
+                }
+                self.begin_http2(context);
+                return at + self.work_http2(context, &input[at..]);
             }
             match parse(&input[at..], &context.limits) {
                 Parsed::Incomplete => return at,
@@ -340,7 +372,7 @@ impl Connection {
             Phase::EndingGently => Step::SendFin,
             Phase::Lingering if self.discarded < DISCARDED_MAX => Step::Discard,
             Phase::Lingering => Step::CloseWhenAcknowledged,
-            Phase::Open if self.held_up => Step::Pause,
+            Phase::Open if self.held_up || self.has_streams_to_send() => Step::Pause,
             // An incomplete request or none: no response is due.
             Phase::Open if self.ended => Step::Close,
             Phase::Open => Step::Receive,
@@ -356,6 +388,7 @@ impl Connection {
     /// The server stops: this connection ends with its current response.
     pub(crate) fn stop(&mut self) {
         match self.phase {
+            Phase::Open if self.http2.is_some() => self.stop_streams(),
             Phase::Open if !self.has_pending_output() => self.phase = Phase::Ending,
             Phase::Open if self.is_awaiting() => self.last = true,
             Phase::Open => self.phase = Phase::EndingGently,
@@ -366,7 +399,8 @@ impl Connection {
     /// Whether enough input is buffered to stop receiving. With a short backlog nothing is received ahead of pending
     /// output.
     pub(crate) fn is_full(&self) -> bool {
-        self.unread.len() >= UNREAD_MAX || (self.crowded && self.has_pending_output())
+        let most = if self.http2.is_some() { 2 * UNREAD_MAX } else { UNREAD_MAX };
+        self.unread.len() >= most || (self.crowded && self.has_pending_output())
     }
 
     /// Whether more requests are read after the pending output.
@@ -377,7 +411,8 @@ impl Connection {
     /// Whether all output was passed on and nothing follows.
     pub(crate) fn input_ended(&self) -> bool {
         let ends = matches!(self.phase, Phase::Ending | Phase::EndingGently);
-        !self.has_pending_output() && (ends || (self.phase == Phase::Open && self.ended && !self.held_up))
+        !self.has_pending_output()
+            && (ends || (self.phase == Phase::Open && self.ended && !self.held_up && !self.has_streams_to_send()))
     }
 
     /// The layer between this connection and the engine has sent `count` bytes of the output it took.

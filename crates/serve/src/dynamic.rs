@@ -46,8 +46,21 @@ mod spec;
 pub(crate) mod upstream;
 mod usage;
 
-/// Identifies an exchange between worker and relay: the connection's token. A connection has one exchange at a time.
-pub(crate) type Ticket = u64;
+/// Identifies an exchange between worker and relay. A stream of a connection has one exchange at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Ticket {
+    /// The connection's token.
+    pub(crate) connection: u64,
+    /// The stream; 0 without streams.
+    pub(crate) stream: u64,
+}
+
+impl From<u64> for Ticket {
+    /// Of a connection without streams.
+    fn from(connection: u64) -> Self {
+        Ticket { connection, stream: 0 }
+    }
+}
 
 /// A request for a dynamic program, sent from a worker to the relay.
 #[derive(Debug)]

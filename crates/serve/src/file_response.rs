@@ -109,17 +109,19 @@ pub(crate) enum Piece {
     Page(Rc<Page>, Range<u64>),
 }
 
-/// Responds to `request` from `files`: appends the head to `out`, and short content too. `now_s` counts seconds of any
+/// Responds to `request` from `files`: appends the head to `out`, and short content too. Content of at most
+/// `copy_max` bytes is short. `now_s` counts seconds of any
 /// one clock; `date` is the Date field with its line end.
 pub(crate) fn answer(
     files: &mut Files,
     request: &Request<'_>,
+    copy_max: usize,
     now_s: u64,
     date: &[u8],
     persistence: Persistence,
     out: &mut Vec<u8>,
 ) -> Reply {
-    let mut writer = Writer { head_only: request.method == Method::Head, date, persistence, out };
+    let mut writer = Writer { head_only: request.method == Method::Head, copy_max, date, persistence, out };
     match request.method {
         Method::Get | Method::Head => {}
         // The allowed methods are the same for every path and for the server as a whole.
@@ -211,6 +213,7 @@ pub(crate) fn year(date: &[u8]) -> i64 {
 /// Parameters of all heads of one response.
 struct Writer<'a> {
     head_only: bool,
+    copy_max: usize,
     date: &'a [u8],
     persistence: Persistence,
     out: &'a mut Vec<u8>,
@@ -278,7 +281,7 @@ impl Writer<'_> {
         let content_bytes = part.end - part.start;
         let body = match &page.content {
             // Copying little content is cheaper than a second element of the system call.
-            Content::Held(bytes) if content_bytes <= COPY_MAX as u64 => {
+            Content::Held(bytes) if content_bytes <= self.copy_max as u64 => {
                 self.out.extend_from_slice(&bytes[part.start as usize..part.end as usize]);
                 None
             }

@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 mod cache;
+mod compression;
 mod connection;
 mod date;
 mod dynamic;
@@ -24,11 +25,13 @@ mod file_response;
 mod files;
 #[doc(hidden)]
 pub mod fuzzing;
+mod http2;
 mod journal;
 mod link;
 mod listen;
 mod max;
 mod media;
+mod multiplexed;
 mod origin;
 mod parts;
 mod phrase;
@@ -143,6 +146,7 @@ pub fn serve(spec: &ServeSpec, stop: BorrowedFd<'_>, on_listening: impl FnOnce(S
         let recorder = Recorder::new(counters, journal);
         let mut context = WorkerContext::new(files, spec.limits.clone(), clock.now(), recorder, status_sources);
         (context.front, context.cache, context.origin) = (front, cache, origin);
+        context.tls = spec.tls.clone();
         context.raises_left = raises;
         let env = WorkerEnv {
             listener: &listener,

@@ -80,7 +80,11 @@ impl Link {
     fn open(&mut self, context: &mut WorkerContext, bytes: &[u8]) {
         let Some(session) = &mut self.session else { return };
         let mut plain = std::mem::take(&mut context.plain);
+        let was_established = session.secure.established();
         let outcome = session.secure.received(bytes, &mut plain, &mut context.sealed);
+        if !was_established && session.secure.speaks_http2() {
+            self.connection.begin_http2(context);
+        }
         self.connection.take(context, &plain);
         plain.clear();
         context.plain = plain;
@@ -103,8 +107,8 @@ impl Link {
     }
 
     /// As [`Connection::relay_event`].
-    pub(crate) fn relay_event(&mut self, context: &mut WorkerContext, event: Event) {
-        self.connection.relay_event(context, event);
+    pub(crate) fn relay_event(&mut self, context: &mut WorkerContext, stream: u64, event: Event) {
+        self.connection.relay_event_of(context, stream, event);
     }
 
     /// As [`Connection::leave`].

@@ -17,6 +17,7 @@ pub(crate) use fields::{Fields, Lines};
 pub(crate) use http1::list::members;
 
 use std::mem::MaybeUninit;
+use std::ops::Range;
 
 use httparse::{Error, Header};
 
@@ -185,13 +186,15 @@ fn read_later_minor(input: &[u8], head_bytes: usize, head_fields: usize) -> Pars
     }
 }
 
-/// Replaces the version of a head that was parsed as 1.1, for later parsers.
+/// Replaces the version of a head that was parsed as 1.1, or decoded from HTTP/2 or HTTP/3, for later parsers.
 pub(crate) fn as_known_version(head: &mut [u8]) {
     if let Some(end) = memchr::memchr(b'\r', head)
-        && let Some(minor) = head[..end].last_mut()
-        && matches!(*minor, b'2'..=b'9')
+        && let Some(version) = head[..end].last_chunk_mut::<3>()
     {
-        *minor = b'1';
+        match version {
+            [b'1', b'.', b'2'..=b'9'] | [b'2' | b'3', b'.', b'0'] => *version = *b"1.1",
+            _ => {}
+        }
     }
 }
 
@@ -206,14 +209,45 @@ fn read<'a>(parsed: &httparse::Request<'_, 'a>, input: &'a [u8]) -> Result<Reque
     for header in parsed.headers.iter() {
         gathered.take(header);
     }
+    let method = Method::of(parsed.method.unwrap_or_default());
+    let target = parsed.path.unwrap_or_default().as_bytes();
+    Ok(Request { length: input.len(), ..judge(method, target, gathered, old, head)? })
+}
+
+/// The request whose head `head` was decoded from HTTP/2 or HTTP/3: method and target, and name and value of each
+/// field, as ranges of it. The names are valid and in lower case, and no value has a control character.
+///
+/// # Errors
+/// As for a head of HTTP/1.1.
+pub(crate) fn framed<'a>(
+    head: &'a [u8],
+    method: Range<usize>,
+    target: Range<usize>,
+    fields: &[(Range<u32>, Range<u32>)],
+) -> Result<Request<'a>, Status> {
+    let mut gathered = FieldCollector::default();
+    for (name, value) in fields {
+        let name = std::str::from_utf8(&head[name.start as usize..name.end as usize]).unwrap_or_default();
+        gathered.take(&Header { name, value: &head[value.start as usize..value.end as usize] });
+    }
+    let method = Method::of(std::str::from_utf8(&head[method]).unwrap_or_default());
+    judge(method, &head[target], gathered, false, head)
+}
+
+/// The request of a well-formed head.
+fn judge<'a>(
+    method: Method,
+    target: &'a [u8],
+    gathered: FieldCollector<'a>,
+    old: bool,
+    head: &'a [u8],
+) -> Result<Request<'a>, Status> {
     let FieldCollector { mut fields, hosts, close, keep_alive, framing, expectation } = gathered;
     // RFC 9112, section 3.2: an HTTP/1.1 request without Host, and any request with two Host fields or an invalid one,
     // gets 400.
     if hosts > 1 || (hosts == 0 && !old) || !fields.host.is_none_or(target::is_host) {
         return Err(Status::BadRequest);
     }
-    let method = Method::of(parsed.method.unwrap_or_default());
-    let target = parsed.path.unwrap_or_default().as_bytes();
     let place = target::read(method, target)?;
     // RFC 9112, section 3.2.2: the host of an absolute target replaces the Host field.
     fields.host = place.authority.or(fields.host);
@@ -232,7 +266,7 @@ fn read<'a>(parsed: &httparse::Request<'_, 'a>, input: &'a [u8]) -> Result<Reque
         body,
         expects_continue,
         head,
-        length: input.len(),
+        length: head.len(),
         fields,
     })
 }

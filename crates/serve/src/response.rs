@@ -29,6 +29,8 @@ pub(crate) enum Status {
     RangeNotSatisfiable,
     /// 417: the request expects something other than 100 (Continue).
     ExpectationFailed,
+    /// 421: the server's certificate is not valid for the host.
+    MisdirectedRequest,
     /// 431
     HeadTooLarge,
     /// 500: reading the file failed.
@@ -61,6 +63,7 @@ impl Status {
             Status::TargetTooLong => "414 URI Too Long",
             Status::RangeNotSatisfiable => "416 Range Not Satisfiable",
             Status::ExpectationFailed => "417 Expectation Failed",
+            Status::MisdirectedRequest => "421 Misdirected Request",
             Status::HeadTooLarge => "431 Request Header Fields Too Large",
             Status::Failed => "500 Internal Server Error",
             Status::NotImplemented => "501 Not Implemented",

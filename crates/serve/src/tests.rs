@@ -14,6 +14,8 @@ mod changes;
 mod dynamic;
 #[path = "tests/endings.rs"]
 mod endings;
+#[path = "tests/http2.rs"]
+mod http2;
 #[path = "tests/large.rs"]
 mod large;
 #[path = "tests/limits.rs"]

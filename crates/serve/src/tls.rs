@@ -6,7 +6,7 @@
 //! ```
 //!
 //! rustls works in memory here (its unbuffered connection, with ring): an engine passes what it read and sends the
-//! output. TLS 1.3 and 1.2, `http/1.1` by ALPN (a client without a common protocol, such as h2 only, gets an alert),
+//! output. TLS 1.3 and 1.2, `h2` or `http/1.1` by ALPN (a client without a common protocol gets an alert),
 //! one certificate for every server name, resumption by stateless tickets whose keys stay in memory and change every
 //! six hours, no early data (it could be replayed), no renegotiation (rustls has none), no client certificates.
 //!
@@ -25,6 +25,8 @@ use rustls::crypto::ring;
 use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls::version::{TLS12, TLS13};
+use rustls_pki_types::ServerName;
+use webpki::EndEntityCert;
 
 pub use self::files::TlsError;
 pub(crate) use self::secure::Secure;
@@ -37,6 +39,8 @@ struct Shared {
     certificate: PathBuf,
     key: PathBuf,
     config: Arc<ServerConfig>,
+    /// The same, with HTTP/2 before HTTP/1.1.
+    with_http2: Arc<ServerConfig>,
     served: Arc<CurrentCertificate>,
 }
 
@@ -64,8 +68,15 @@ impl Tls {
         config.ticketer = tickets;
         // A session store would need a lock and memory that clients can fill; tickets need neither.
         config.session_storage = Arc::new(NoServerSessionStorage {});
-        let shared =
-            Shared { certificate: certificate.to_owned(), key: key.to_owned(), config: Arc::new(config), served };
+        let mut with_http2 = config.clone();
+        with_http2.alpn_protocols.insert(0, b"h2".to_vec());
+        let shared = Shared {
+            certificate: certificate.to_owned(),
+            key: key.to_owned(),
+            config: Arc::new(config),
+            with_http2: Arc::new(with_http2),
+            served,
+        };
         Ok(Tls(Arc::new(shared)))
     }
 
@@ -83,6 +94,18 @@ impl Tls {
     /// The configuration for another TLS server of this program: HTTP/1.1 only. It follows [`Tls::reload`].
     pub fn config(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.0.config)
+    }
+
+    /// Whether the certificate is valid for a host, without its port.
+    pub(crate) fn is_for(&self, host: &[u8]) -> bool {
+        let served = self.0.served.now();
+        let host = host.strip_prefix(b"[").and_then(|host| host.strip_suffix(b"]")).unwrap_or(host);
+        let name = std::str::from_utf8(host).ok().and_then(|host| ServerName::try_from(host).ok());
+        let certificate = served.cert.first().and_then(|first| EndEntityCert::try_from(first).ok());
+        match (name, certificate) {
+            (Some(name), Some(certificate)) => certificate.verify_is_valid_for_subject_name(&name).is_ok(),
+            _ => false,
+        }
     }
 
     /// Why clients may refuse the certificate at `now_s`, in seconds since 1970: expired, or not valid yet. Trust and

@@ -41,7 +41,7 @@ impl Backlog {
     }
 
     #[cfg(test)]
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 }
@@ -52,6 +52,7 @@ impl Connection {
     pub(super) fn update_share(&mut self, context: &mut WorkerContext) {
         let relayed = self.exchange.as_ref().is_some_and(|exchange| exchange.relayed.is_some());
         let ahead = if self.has_pending_output() || self.held_up { self.unread.capacity() } else { 0 };
+        let ahead = ahead + self.http2.as_ref().map_or(0, |http2| http2.buffered_bytes());
         let buffered_bytes =
             if relayed { 0 } else { u32::try_from(self.unsent.capacity() + ahead).unwrap_or(u32::MAX) };
         context.backlog.change(self.buffered_bytes, buffered_bytes);

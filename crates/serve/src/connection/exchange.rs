@@ -134,6 +134,15 @@ impl Connection {
         self.note(context, request, *status, text.len() as u64, Kind::Dynamic, Finding::NONE);
     }
 
+    /// Processes an event of the relay for one of the streams, or for the connection without streams.
+    pub(crate) fn relay_event_of(&mut self, context: &mut WorkerContext, stream: u64, event: Event) {
+        if self.http2.is_some() {
+            self.relay_event_of_stream(context, stream, event);
+        } else {
+            self.relay_event(context, event);
+        }
+    }
+
     /// Processes an event of the relay. As after [`Connection::take`], new output must be sent.
     pub(crate) fn relay_event(&mut self, context: &mut WorkerContext, event: Event) {
         let Some(exchange) = self.exchange.as_mut() else { return };
@@ -174,7 +183,7 @@ impl Connection {
         let framing = match length {
             Some(bytes) if may_have_body => Framing::Length(bytes),
             _ if !may_have_body => Framing::Length(0),
-            _ if relayed.old => Framing::Close,
+            _ if relayed.old || self.framed => Framing::Close,
             _ => Framing::Chunks,
         };
         let keep = relayed.keep_alive && whole && framing != Framing::Close && !context.stopping;
@@ -240,6 +249,7 @@ impl Connection {
         let ends_by_close = relayed.is_some_and(|relayed| relayed.framing == Some(Framing::Close));
         self.leave_relay(context);
         self.enter(context, false);
+        self.cut_short = true;
         if ends_by_close {
             // An orderly close would mark the response as complete.
             self.aborted = true;
@@ -331,7 +341,7 @@ impl Connection {
     }
 
     /// Refuses a request with a complete head and closes the connection after the refusal.
-    pub(super) fn refuse_and_record(&mut self, context: &mut WorkerContext, status: Status, request: &Request<'_>) {
+    pub(crate) fn refuse_and_record(&mut self, context: &mut WorkerContext, status: Status, request: &Request<'_>) {
         let head_only = request.method == Method::Head;
         write_refusal(&mut context.out, status, context.date.line(), Persistence::Close, head_only);
         self.phase = Phase::EndingGently;

@@ -116,6 +116,7 @@ impl Connection {
         let keep = object_request.keep_alive && !self.last && !context.stopping;
         let Some(origin) = &mut context.origin else { return Reply { status: 500, content_bytes: 0, body: None } };
         let (reply, cut) = origin.answer(object_request, Persistence::of(keep, object_request.old), &mut context.out);
+        self.cut_short = cut == Truncation::Yes;
         if !keep || cut == Truncation::Yes {
             // Bytes beyond the last request must not reset the connection.
             self.phase = if self.unread.is_empty() { Phase::Ending } else { Phase::EndingGently };

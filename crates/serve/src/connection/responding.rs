@@ -6,7 +6,7 @@ use super::{Connection, Phase, WorkerContext};
 use crate::cache::{CacheRequest, Finding};
 use crate::date::seconds;
 use crate::figures::Kind;
-use crate::file_response::{COPY_MAX, Reply, Tail, answer};
+use crate::file_response::{Reply, Tail, answer};
 use crate::journal::Entry;
 use crate::request::{Method, Request};
 use crate::response::{Persistence, Status, write_refusal};
@@ -45,8 +45,8 @@ impl Connection {
         used
     }
 
-    pub(super) fn respond(&mut self, context: &mut WorkerContext, request: &Request<'_>) {
-        self.head_began = false;
+    pub(crate) fn respond(&mut self, context: &mut WorkerContext, request: &Request<'_>) {
+        (self.is_new, self.head_began) = (false, false);
         self.body_taken = None;
         self.head_only = request.method == Method::Head;
         context.recorder.began();
@@ -74,7 +74,10 @@ impl Connection {
         let (kind, reply) = if is_status_request {
             (Kind::Status, context.status_sources.answer(request, context.now, date, persistence, out))
         } else {
-            (Kind::Static, answer(&mut context.files, request, seconds(context.now), date, persistence, out))
+            (
+                Kind::Static,
+                answer(&mut context.files, request, context.copy_max, seconds(context.now), date, persistence, out),
+            )
         };
         let Reply { status, content_bytes, body } = reply;
         // Looking up a file checks the file itself; its precompressed variants are checked once a second only.
@@ -102,7 +105,7 @@ impl Connection {
             context.out.extend_from_slice(persistence.field());
             context.out.extend_from_slice(b"\r\n");
             let length = fresh.body.len();
-            let body = if length <= COPY_MAX {
+            let body = if length <= context.copy_max {
                 context.out.extend_from_slice(&fresh.body);
                 None
             } else {
@@ -159,8 +162,9 @@ impl Connection {
     }
 
     /// Refuses invalid input; `head` is what arrived of the head.
-    pub(super) fn refuse(&mut self, context: &mut WorkerContext, status: Status, head: &[u8]) {
-        write_refusal(&mut context.out, status, context.date.line(), Persistence::Close, false);
+    pub(crate) fn refuse(&mut self, context: &mut WorkerContext, status: Status, head: &[u8]) {
+        let head_only = self.framed && head.starts_with(b"HEAD ");
+        write_refusal(&mut context.out, status, context.date.line(), Persistence::Close, head_only);
         self.phase = Phase::EndingGently;
         context.recorder.refused(&Entry {
             peer: self.peer.ip(),

@@ -32,6 +32,9 @@ impl Connection {
             return;
         }
         let owed = self.owing.take().is_some();
+        if self.http2.is_some() {
+            return self.settle_http2(context, owed);
+        }
         if owed || !self.head_began {
             self.idle_since = context.now;
         }
@@ -96,11 +99,14 @@ impl Connection {
 
     /// When the current timeout expires.
     pub(crate) fn deadline(&self) -> Timestamp {
-        self.deadline
+        self.deadline.min(self.streams_deadline())
     }
 
     /// The deadline or think time has expired, unless it was moved meanwhile: final output is in `context.out`.
     pub(crate) fn late(&mut self, context: &mut WorkerContext) {
+        if context.now >= self.streams_deadline() && self.phase == Phase::Open {
+            self.streams_late(context);
+        }
         if context.now < self.deadline || self.was_think_deadline(context) {
             return;
         }
@@ -115,6 +121,8 @@ impl Connection {
             self.leave_relay(context);
             self.enter(context, false);
             self.broken();
+        } else if self.http2.is_some() {
+            self.end_idle_http2(context);
         } else if self.head_began && !self.unread.is_empty() {
             // RFC 9110, section 15.5.9. A client that sent nothing gets no response.
             let head = std::mem::take(&mut self.unread);
@@ -126,7 +134,7 @@ impl Connection {
 
     /// Since when the connection can be displaced by another; `None` during a response.
     pub(crate) fn idle_since(&self) -> Option<Timestamp> {
-        (!self.has_pending_output()).then_some(self.idle_since)
+        (!self.has_pending_output() && self.has_no_stream()).then_some(self.idle_since)
     }
 }
 

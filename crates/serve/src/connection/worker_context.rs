@@ -13,9 +13,11 @@ use crate::engine::turn::Turn;
 use crate::file_response::COPY_MAX;
 use crate::files::Files;
 use crate::journal::Recorder;
+use crate::multiplexed::{HeadCaches, RequestHead};
 use crate::origin::Origin;
 use crate::spec::Limits;
 use crate::status::StatusSources;
+use crate::tls::Tls;
 
 /// What a worker lends to the connection that it processes.
 #[derive(Debug)]
@@ -34,6 +36,16 @@ pub(crate) struct WorkerContext {
     pub(crate) origin: Option<Box<Origin>>,
     /// Output of the current connection: heads and small bodies. Empty between connections.
     pub(crate) out: Vec<u8>,
+    /// Output of the current connection in frames, while [`WorkerContext::out`] has that of one of its streams.
+    pub(crate) frames: Vec<u8>,
+    /// The head of a request of HTTP/2 or HTTP/3.
+    pub(crate) request_head: RequestHead,
+    /// Encoded heads of responses.
+    pub(crate) head_caches: HeadCaches,
+    /// Content up to this length is copied behind its head.
+    pub(crate) copy_max: usize,
+    /// The certificate, over TLS.
+    pub(crate) tls: Option<Tls>,
     /// Output in TLS records.
     pub(crate) sealed: Vec<u8>,
     /// Decrypted input of the current connection.
@@ -73,6 +85,11 @@ impl WorkerContext {
             cache: None,
             origin: None,
             out,
+            frames: Vec::new(),
+            request_head: RequestHead::default(),
+            head_caches: HeadCaches::default(),
+            copy_max: COPY_MAX,
+            tls: None,
             sealed: Vec::new(),
             plain: Vec::new(),
             chunk: Vec::new(),

@@ -258,12 +258,12 @@ mod tests {
         let (orders, commands) = unbounded_channel();
         let (mut front, back) = RelayHandle::pair(0, routing(), orders).unwrap();
         drop((commands, back));
-        request(&mut front, 4);
+        request(&mut front, 4.into());
         assert!(readable(&front));
         front.woken();
-        assert!(matches!(front.next(), Some((4, Event::Head { status: 502, .. }))));
-        assert!(matches!(front.next(), Some((4, Event::Body(_)))));
-        assert!(matches!(front.next(), Some((4, Event::End))));
+        assert!(matches!(front.next(), Some((Ticket { connection: 4, stream: 0 }, Event::Head { status: 502, .. }))));
+        assert!(matches!(front.next(), Some((Ticket { connection: 4, stream: 0 }, Event::Body(_)))));
+        assert!(matches!(front.next(), Some((Ticket { connection: 4, stream: 0 }, Event::End))));
         assert!(front.next().is_none());
     }
 
@@ -274,7 +274,7 @@ mod tests {
         let (mut front, _back) = RelayHandle::pair(0, Arc::clone(&routing), orders).unwrap();
         for ticket in 0..UNREAD_MAX as u64 {
             assert!(front.refusal(0, true).is_none());
-            request(&mut front, ticket);
+            request(&mut front, ticket.into());
         }
         let (status, fields, _) = front.refusal(0, true).unwrap();
         assert!(status == 503 && fields.windows(12).any(|part| part == b"Retry-After:"));
@@ -289,20 +289,20 @@ mod tests {
         let (orders, mut commands) = unbounded_channel();
         let (mut front, back) = RelayHandle::pair(3, routing(), orders).unwrap();
         assert!(!readable(&front));
-        back.send_event(7, Event::End);
-        back.send_event(8, Event::Broken);
+        back.send_event(7.into(), Event::End);
+        back.send_event(8.into(), Event::Broken);
         assert!(readable(&front));
         front.woken();
         assert!(!readable(&front));
-        assert!(matches!(front.next(), Some((7, Event::End))));
+        assert!(matches!(front.next(), Some((Ticket { connection: 7, stream: 0 }, Event::End))));
         // An event sent while the worker reads events must not be lost.
-        back.send_event(9, Event::End);
+        back.send_event(9.into(), Event::End);
         assert!(readable(&front));
-        assert!(matches!(front.next(), Some((8, Event::Broken))));
-        assert!(matches!(front.next(), Some((9, Event::End))));
+        assert!(matches!(front.next(), Some((Ticket { connection: 8, stream: 0 }, Event::Broken))));
+        assert!(matches!(front.next(), Some((Ticket { connection: 9, stream: 0 }, Event::End))));
         assert!(front.next().is_none());
-        front.cancel(7);
-        assert!(matches!(commands.try_recv(), Ok(RelayCommand::Cancel(3, 7))));
+        front.cancel(7.into());
+        assert!(matches!(commands.try_recv(), Ok(RelayCommand::Cancel(3, Ticket { connection: 7, .. }))));
     }
 }
 

@@ -54,7 +54,7 @@ impl TestWorker {
         let mut spec = DynamicSpec::new(routes.iter().map(|route| route.parse().unwrap()).collect());
         change(&mut spec.limits);
         let (relay, mut fronts) = Relay::start(&spec, served, 1, Clock::start(), || {}).unwrap();
-        TestWorker { relay, front: fronts.pop().unwrap(), events: HashMap::new(), tickets: 0 }
+        TestWorker { relay, front: fronts.pop().unwrap(), events: HashMap::new(), tickets: 0.into() }
     }
 
     /// A worker of a relay with one upstream for all paths below `/app`.
@@ -64,7 +64,7 @@ impl TestWorker {
 
     /// Starts an exchange; its body, if there is one, follows.
     fn request(&mut self, head: &str, body: Body) -> Ticket {
-        self.tickets += 1;
+        self.tickets.connection += 1;
         let path = head.split(' ').nth(1).unwrap();
         let path = path.split('?').next().unwrap();
         self.front.send_request(RelayRequest {

@@ -324,10 +324,10 @@ impl<'a> Worker<'a> {
             front.woken();
         }
         for _ in 0..RELAY_EVENTS_MAX {
-            let Some((token, event)) = self.context.front.as_mut().and_then(RelayHandle::next) else { return };
-            if let Some(client) = self.table.get(token) {
-                client.link.relay_event(&mut self.context, event);
-                self.advance(token);
+            let Some((ticket, event)) = self.context.front.as_mut().and_then(RelayHandle::next) else { return };
+            if let Some(client) = self.table.get(ticket.connection) {
+                client.link.relay_event(&mut self.context, ticket.stream, event);
+                self.advance(ticket.connection);
             }
         }
         if let Some(front) = &self.context.front {

@@ -37,7 +37,7 @@ fn answered(files: &mut Files, request: &str) -> (u16, String, Vec<u8>) {
     let limits = Limits::default();
     let Parsed::Complete(request) = parse(request.as_bytes(), &limits) else { panic!("{request:?}") };
     let mut out = Vec::new();
-    let reply = answer(files, &request, 1, DATE, Persistence::KeepAlive, &mut out);
+    let reply = answer(files, &request, COPY_MAX, 1, DATE, Persistence::KeepAlive, &mut out);
     let end = out.windows(4).position(|window| window == b"\r\n\r\n").unwrap() + 4;
     let mut content = out.split_off(end);
     match reply.body {

@@ -53,7 +53,7 @@ impl Secure {
     /// # Errors
     /// None is known; rustls reserves them.
     pub(crate) fn new(tls: &Tls) -> Result<Self, TlsFailure> {
-        let connection = UnbufferedServerConnection::new(tls.0.config.clone()).map_err(TlsFailure::Handshake)?;
+        let connection = UnbufferedServerConnection::new(tls.0.with_http2.clone()).map_err(TlsFailure::Handshake)?;
         Ok(Secure { connection, incoming: Vec::new(), stage: Stage::New })
     }
 
@@ -134,6 +134,11 @@ impl Secure {
     /// Whether the handshake is complete.
     pub(crate) fn established(&self) -> bool {
         matches!(self.stage, Stage::Open | Stage::PeerClosed)
+    }
+
+    /// Whether the handshake is complete and its ALPN chose HTTP/2.
+    pub(crate) fn speaks_http2(&self) -> bool {
+        self.established() && self.connection.alpn_protocol() == Some(b"h2")
     }
 
     /// Processes `bytes`; returns the number of bytes used.

@@ -16,7 +16,7 @@ fn a_forwarded_request_is_rebuilt_from_its_parts() {
     let mut worker = TestWorker::before(&upstream);
     let head = "GET http://other:81/app/x?q=%20#f HTTP/1.1\r\nHost: site\r\nConnection: close, X-Drop\r\nX-Drop: 1\r\n\
         X-Forwarded-For: 10.0.0.1\r\nX-Forwarded-Proto: https\r\nCookie: a=b\r\nTE: trailers\r\nExpect: 100-continue\r\n\r\n";
-    worker.tickets += 1;
+    worker.tickets.connection += 1;
     worker.front.send_request(RelayRequest {
         ticket: worker.tickets,
         route: 0,
@@ -207,10 +207,13 @@ fn bodies_buffered_in_the_queue_arrive_completely() {
     let tickets: Vec<Ticket> = (0..300).map(|_| worker.request(&head, Body::Bytes(length as u64))).collect();
     // A client without early body occupies its slot until its body arrives.
     for &ticket in &tickets {
-        worker.send(ticket, &vec![ticket as u8; length]);
+        worker.send(ticket, &vec![ticket.connection as u8; length]);
     }
     for ticket in tickets {
-        assert_eq!(worker.all(ticket).text(), format!("{length} {}", length as u64 * u64::from(ticket as u8)));
+        assert_eq!(
+            worker.all(ticket).text(),
+            format!("{length} {}", length as u64 * u64::from(ticket.connection as u8))
+        );
     }
     worker.route_counters_when(|counters| counters.in_flight == 0 && counters.answered == 300);
 }

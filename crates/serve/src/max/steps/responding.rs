@@ -10,7 +10,7 @@ use super::{Feature, StepsSpec};
 use crate::cache::Finding;
 use crate::date::{DateField, seconds};
 use crate::figures::{Figures, Kind};
-use crate::file_response::{Tail, answer};
+use crate::file_response::{COPY_MAX, Tail, answer};
 use crate::files::{Content, Files, Found};
 use crate::journal::{Entry, Journal, Recorder};
 use crate::request::{Body, Parsed, Request, parse};
@@ -189,7 +189,7 @@ impl Responder {
                 Found::Nothing(status) => refuse(out, status, date, persistence),
             },
             FileLookup::Whole => {
-                let reply = answer(&mut self.files, request, seconds(self.now), date, persistence, out);
+                let reply = answer(&mut self.files, request, COPY_MAX, seconds(self.now), date, persistence, out);
                 match &reply.body {
                     None => {}
                     Some(Tail::Page(page, range)) => match &page.content {

@@ -12,9 +12,9 @@ fn tls_1_2_and_1_3_carry_data_both_ways_and_close_cleanly() {
     let pair = Pair::new();
     let tls = pair.load();
     for version in [&TLS12, &TLS13] {
-        let mut tls_pair = TlsPair::new(&tls, pair.client(&[version], &[b"h2", b"http/1.1"]));
+        let mut tls_pair = TlsPair::new(&tls, pair.client(&[version], &[b"http/1.1"]));
         tls_pair.settle(usize::MAX);
-        assert!(tls_pair.server.established());
+        assert!(tls_pair.server.established() && !tls_pair.server.speaks_http2());
         assert_eq!(tls_pair.client.alpn_protocol(), Some(&b"http/1.1"[..]));
         tls_pair.client_sends(b"GET / HTTP/1.1\r\n\r\n");
         tls_pair.settle(usize::MAX);
@@ -40,20 +40,42 @@ fn tls_1_2_and_1_3_carry_data_both_ways_and_close_cleanly() {
 }
 
 #[test]
-fn a_client_without_alpn_is_served_and_an_h2_only_client_gets_an_alert() {
+fn a_client_without_alpn_is_served_and_one_without_a_common_protocol_gets_an_alert() {
     let pair = Pair::new();
     let tls = pair.load();
     let mut silent = TlsPair::new(&tls, pair.client(&[&TLS13], &[]));
     silent.settle(usize::MAX);
-    assert!(silent.server.established());
+    assert!(silent.server.established() && !silent.server.speaks_http2());
     for version in [&TLS12, &TLS13] {
-        let mut modern = TlsPair::new(&tls, pair.client(&[version], &[b"h2"]));
+        let mut modern = TlsPair::new(&tls, pair.client(&[version], &[b"h3"]));
         let hello = modern.client_bytes();
         assert!(matches!(modern.deliver_to_server(&hello), Err(TlsFailure::Handshake(_))));
         let error = modern.deliver_to_client().unwrap_err();
         assert_eq!(error, Error::AlertReceived(AlertDescription::NoApplicationProtocol));
         // Later input is ignored.
         assert!(modern.deliver_to_server(&hello).is_ok() && modern.server_received.is_empty());
+    }
+}
+
+#[test]
+fn http_2_is_chosen_before_http_1() {
+    let pair = Pair::new();
+    let tls = pair.load();
+    for protocols in [&[&b"http/1.1"[..], b"h2"][..], &[b"h2"]] {
+        let mut tls_pair = TlsPair::new(&tls, pair.client(&[&TLS13], protocols));
+        assert!(!tls_pair.server.speaks_http2());
+        tls_pair.settle(usize::MAX);
+        assert!(tls_pair.server.speaks_http2());
+        assert_eq!(tls_pair.client.alpn_protocol(), Some(&b"h2"[..]));
+    }
+    assert_eq!(tls.config().alpn_protocols, [b"http/1.1"], "other servers of the program speak HTTP/1.1");
+}
+
+#[test]
+fn a_certificate_is_for_its_names_only() {
+    let tls = Pair::new().load();
+    for (host, is_for) in [("server", true), ("SERVER", true), ("other", false), ("", false), ("[::1]", false)] {
+        assert_eq!(tls.is_for(host.as_bytes()), is_for, "{host}");
     }
 }
 
