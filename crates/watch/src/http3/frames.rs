@@ -82,10 +82,10 @@ impl Frames {
         };
         let held = self.assembly.held();
         let new = self.assembly.receive(offset, bytes, skipped_until, out.limits.held_per_direction)?;
-        let more = self.assembly.held() - held;
-        if more > 0 && !out.hold(more) {
+        // A piece may replace a shorter one that took more memory.
+        out.release(held);
+        if !out.hold(self.assembly.held()) {
             self.assembly.clear();
-            out.release(held);
             return None;
         }
         self.parser.read(new, new.len() as u64, events, out)?;
@@ -180,10 +180,10 @@ impl Unidirectional {
     fn read(&mut self, offset: u64, bytes: &[u8], out: &mut Out<'_>) -> Option<()> {
         let held = self.assembly.held();
         let new = self.assembly.receive(offset, bytes, 0, out.limits.held_per_direction)?;
-        let more = self.assembly.held() - held;
-        if more > 0 && !out.hold(more) {
+        // A piece may replace a shorter one that took more memory.
+        out.release(held);
+        if !out.hold(self.assembly.held()) {
             self.assembly.clear();
-            out.release(held);
             return None;
         }
         self.keep(new, out)?;

@@ -128,6 +128,16 @@ fn packets_in_any_order_end_a_response_with_its_last_byte() {
 }
 
 #[test]
+fn longer_piece_of_a_body_replaces_a_shorter_one_that_was_stored() {
+    let mut bench = Bench::new();
+    let response = [ok(), frame(0, &[7; 60])].concat();
+    bench.send(UP, 0, 0, &get("/a"), true).send(DOWN, 0, 30, &response[30..40], false);
+    bench.send(DOWN, 0, 0, &response[..12], false).send(DOWN, 0, 30, &response[30..], true);
+    bench.send(DOWN, 0, 12, &response[12..30], false);
+    assert_eq!(bench.finish(), ["GET /a 200 exact"]);
+}
+
+#[test]
 fn head_waits_for_the_entries_that_it_refers_to() {
     let mut bench = Bench::new();
     // Settings of the server: a table of 220 bytes for the client's encoder.
