@@ -40,6 +40,7 @@ pub mod forwarding_part;
 pub mod predict_part;
 pub mod predict_sum;
 pub mod progress;
+pub mod quic_connection;
 pub mod reproduction;
 pub mod request;
 pub mod second;
@@ -81,6 +82,7 @@ pub use predict_sum::{
     ClassSum, ComponentCost, ComponentPoint, ComponentRound, ComponentRounds, ComponentSum, ComponentTerm, PartLaw,
 };
 pub use progress::{LoadProgress, PathProgress, RunPhase, RunProgress, TapProgress, WatchProgress};
+pub use quic_connection::{QuicConnectionRecord, QuicSent};
 pub use reproduction::{Reproduction, ReproductionDocument, ReproductionRow};
 pub use request::{Method, RequestRecord};
 pub use second::SecondRecord;
@@ -90,7 +92,7 @@ pub use table::{Column, Record};
 pub use tap_exchange::{TapError, TapExchange, TapOutcome, TapSide};
 pub use tap_part::{TapDocument, TapPart};
 pub use tap_row::{TapAddress, TapPeer, TapRow};
-pub use watch_part::{CaptureReading, NotAnalyzed, PacketFault, WatchDocument, WatchPart};
+pub use watch_part::{CaptureReading, NotAnalyzed, PacketFault, WatchDocument, WatchPart, WatchQuic};
 pub use watch_second::WatchSecond;
 pub use wire_request::{Framing, WireRequest};
 

@@ -61,9 +61,42 @@ pub struct WatchPart {
     pub retransmit_share: f64,
     /// Packets that filled a gap.
     pub out_of_order: u64,
+    /// QUIC connections; absent if there were none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quic: Option<WatchQuic>,
     /// Quality of the capture; absent for a capture of a run's own devices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capture: Option<CaptureReading>,
+}
+
+/// QUIC connections in the capture.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WatchQuic {
+    /// Connections whose first packet was seen.
+    pub connections: u64,
+    /// Connections by version: `1`, `2`, or the number of another in hexadecimal digits.
+    pub versions: BTreeMap<String, u64>,
+    /// UDP datagrams assigned to them.
+    pub datagrams: u64,
+    /// Bytes of these datagrams' payload.
+    pub udp_bytes: u64,
+    /// Round-trip times of handshakes, as the capture point implies them.
+    pub handshake_rtt_ns: Quantiles,
+    /// Mean round-trip times by the spin bit of the connections that use it.
+    pub spin_rtt_ns: Quantiles,
+    /// Version Negotiation packets.
+    pub version_negotiations: u64,
+    /// Retry packets.
+    pub retries: u64,
+    /// Changes of an end's address or port that were followed.
+    pub migrations: u64,
+    /// Datagrams with more than one QUIC packet.
+    pub coalesced_datagrams: u64,
+    /// Initial packets that could not be decrypted.
+    pub undecrypted_packets: u64,
+    /// Connections by why their records were closed.
+    pub ends: BTreeMap<String, u64>,
 }
 
 /// Packets excluded from a capture, corrections of their order, and doubts.
@@ -86,6 +119,11 @@ pub struct CaptureReading {
     pub truncated_headers: u64,
     /// Connections whose first data was not captured: their protocol is unknown.
     pub unread_streams: u64,
+    /// Heads of HTTP/2 or HTTP/3 with fields that could not be decoded, because the table that they refer to was not
+    /// captured.
+    pub undecoded_heads: u64,
+    /// TLS connections that were not decrypted, or not to their end, although there is a key log.
+    pub undecrypted_tls_connections: u64,
     /// Connections that began with a PROXY protocol header.
     pub proxy_protocol_connections: u64,
     /// Packets read inside of tunnels, by kind.

@@ -7,15 +7,16 @@ use std::time::SystemTime;
 
 use schema::{
     CacheExchange, CapacityDocument, CompareDocument, ConnectionRecord, DiskDocument, DistributionRecord, Document,
-    GatewayDocument, PredictDocument, ReproductionDocument, RequestRecord, SecondRecord, ServerSecond, TapExchange,
-    WatchPart, WatchSecond, WireRequest,
+    GatewayDocument, PredictDocument, QuicConnectionRecord, ReproductionDocument, RequestRecord, SecondRecord,
+    ServerSecond, TapExchange, WatchPart, WatchSecond, WireRequest,
 };
 use stats::Histogram;
 
 use crate::reader::count_parts;
 use crate::{
-    CacheExchangesWriter, ConnectionsWriter, DistributionsWriter, ProgressFile, RequestsWriter, Result, SeriesWriter,
-    ServerSeriesWriter, StoreError, TableWriter, TapsWriter, WatchSeriesWriter, WireRequestsWriter, files, hlog,
+    CacheExchangesWriter, ConnectionsWriter, DistributionsWriter, ProgressFile, QuicConnectionsWriter, RequestsWriter,
+    Result, SeriesWriter, ServerSeriesWriter, StoreError, TableWriter, TapsWriter, WatchSeriesWriter,
+    WireRequestsWriter, files, hlog,
 };
 use schema::Record;
 
@@ -135,6 +136,11 @@ impl RunFolder {
     /// Begins connections.parquet.
     pub fn connections(&self) -> ConnectionsWriter {
         TableWriter::<ConnectionRecord>::new(&self.path)
+    }
+
+    /// Begins quic_connections.parquet.
+    pub fn quic_connections(&self) -> QuicConnectionsWriter {
+        TableWriter::<QuicConnectionRecord>::new(&self.path)
     }
 
     /// Begins wire_requests.parquet.

@@ -67,8 +67,8 @@ pub use origin::imported_with;
 pub use part_file::{PartFile, PartWriter};
 pub use progress::{ProgressFile, read_progress};
 pub use reader::{
-    Rows, read_cache_exchanges, read_connections, read_distributions, read_requests, read_series, read_server_series,
-    read_taps, read_watch_series, read_wire_requests,
+    Rows, read_cache_exchanges, read_connections, read_distributions, read_quic_connections, read_requests,
+    read_series, read_server_series, read_taps, read_watch_series, read_wire_requests,
 };
 pub use removal::{removable, remove};
 pub use run_store::RunStore;
@@ -76,6 +76,6 @@ pub use table::{columns, columns_page};
 pub use tags::{change_tags, read_tags};
 pub use tail::{Fresh, Tail};
 pub use writer::{
-    CacheExchangesWriter, ConnectionsWriter, DistributionsWriter, RequestsWriter, SeriesWriter, ServerSeriesWriter,
-    TableWriter, TapsWriter, WatchSeriesWriter, WireRequestsWriter,
+    CacheExchangesWriter, ConnectionsWriter, DistributionsWriter, QuicConnectionsWriter, RequestsWriter, SeriesWriter,
+    ServerSeriesWriter, TableWriter, TapsWriter, WatchSeriesWriter, WireRequestsWriter,
 };

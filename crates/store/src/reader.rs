@@ -6,8 +6,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use schema::{
-    CacheExchange, ConnectionRecord, DistributionRecord, RequestRecord, SecondRecord, ServerSecond, TapExchange,
-    WatchSecond, WireRequest,
+    CacheExchange, ConnectionRecord, DistributionRecord, QuicConnectionRecord, RequestRecord, SecondRecord,
+    ServerSecond, TapExchange, WatchSecond, WireRequest,
 };
 
 use crate::decode::Input;
@@ -51,6 +51,14 @@ pub fn read_server_series(dir: &Path) -> Result<Rows<ServerSecond>> {
 /// # Errors
 /// See [`read_requests`].
 pub fn read_connections(dir: &Path) -> Result<Rows<ConnectionRecord>> {
+    Rows::open(dir)
+}
+
+/// The QUIC connections of a run, as seen in packets.
+///
+/// # Errors
+/// See [`read_requests`].
+pub fn read_quic_connections(dir: &Path) -> Result<Rows<QuicConnectionRecord>> {
     Rows::open(dir)
 }
 

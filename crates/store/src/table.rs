@@ -5,8 +5,8 @@ mod page;
 
 use schema::table::{Record, Table};
 use schema::{
-    CacheExchange, ConnectionRecord, DistributionRecord, FleetRow, RequestRecord, SecondRecord, ServerSecond,
-    TapExchange, WatchSecond, WireRequest,
+    CacheExchange, ConnectionRecord, DistributionRecord, FleetRow, QuicConnectionRecord, RequestRecord, SecondRecord,
+    ServerSecond, TapExchange, WatchSecond, WireRequest,
 };
 
 pub use page::columns_page;
@@ -19,6 +19,7 @@ pub fn columns() -> Vec<Table> {
         DistributionRecord::table(),
         ServerSecond::table(),
         ConnectionRecord::table(),
+        QuicConnectionRecord::table(),
         WireRequest::table(),
         WatchSecond::table(),
         TapExchange::table(),

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use schema::{
-    CacheExchange, ConnectionRecord, DistributionRecord, RequestRecord, SecondRecord, ServerSecond, TapExchange,
-    WatchSecond, WireRequest,
+    CacheExchange, ConnectionRecord, DistributionRecord, QuicConnectionRecord, RequestRecord, SecondRecord,
+    ServerSecond, TapExchange, WatchSecond, WireRequest,
 };
 
 use crate::encode::Encoder;
@@ -21,6 +21,9 @@ pub type SeriesWriter = TableWriter<SecondRecord>;
 pub type DistributionsWriter = TableWriter<DistributionRecord>;
 /// Writes server_series.parquet.
 pub type ServerSeriesWriter = TableWriter<ServerSecond>;
+/// Writes quic_connections.parquet.
+pub type QuicConnectionsWriter = TableWriter<QuicConnectionRecord>;
+
 /// Writes connections.parquet.
 pub type ConnectionsWriter = TableWriter<ConnectionRecord>;
 /// Writes wire_requests.parquet.

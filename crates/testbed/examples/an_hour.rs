@@ -186,6 +186,8 @@ impl<'a> Simulation<'a> {
             host: None,
             path: None,
             minor_version: None,
+            http_version: 1,
+            stream: None,
             referer: None,
             user_agent: None,
             status: Some(200),

@@ -45,6 +45,8 @@ pub fn document(watched: &Watched, figures: &WireFigures, phase: Duration) -> Wa
         retransmitted: figures.retransmitted,
         retransmit_share: share(figures.retransmitted, figures.data_packets),
         out_of_order: figures.out_of_order,
+        // The capture of a run reads HTTP/1 alone.
+        quic: None,
         // The devices belong to the run: each packet passes once, in order, without a tunnel.
         capture: None,
     }

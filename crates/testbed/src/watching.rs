@@ -232,6 +232,8 @@ impl CaptureThread {
             servers: taps.servers.clone(),
             linger: CLOSED_CONNECTION_RETENTION,
             idle_timeout: IDLE_TIMEOUT,
+            // The checks compare requests of HTTP/1.
+            later_protocols: false,
             ..WatchSpec::default()
         });
         watch.handle_time(setup.clock.now());
@@ -444,12 +446,14 @@ fn difference(to: Counts, from: Counts) -> Counts {
         packets: to.packets - from.packets,
         bytes: to.bytes - from.bytes,
         tcp: to.tcp - from.tcp,
+        quic: to.quic - from.quic,
         other: to.other - from.other,
         first_fragments: to.first_fragments - from.first_fragments,
         later_fragments: to.later_fragments - from.later_fragments,
         malformed: to.malformed - from.malformed,
         capture_drops: to.capture_drops - from.capture_drops,
         connections: to.connections - from.connections,
+        quic_connections: to.quic_connections - from.quic_connections,
         evicted: to.evicted - from.evicted,
     }
 }

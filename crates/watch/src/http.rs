@@ -10,11 +10,12 @@
 //!   down --> framing --> response begins, ends --/
 //! ```
 
-mod exchange;
+pub(crate) mod exchange;
 mod framing;
 mod head;
 mod reader;
 mod resynchronize;
+mod upgrade;
 
 use std::collections::VecDeque;
 
@@ -24,9 +25,10 @@ use crate::out::Out;
 use crate::work;
 use exchange::Exchange;
 use framing::Stage;
-use head::{RequestHead, ResponseHead};
+use head::{Head, RequestHead, ResponseHead, may_be};
 use http1::{Body, Chunked, RequestMethod, Step};
 use reader::Reader;
+pub(crate) use upgrade::Upgrade;
 
 /// Both directions of one connection.
 #[derive(Debug)]
@@ -43,38 +45,8 @@ pub(crate) struct Http {
     /// Whether the series counts it as an HTTP session, now and in total.
     is_session: bool,
     was_session: bool,
-}
-
-/// A head of either direction.
-enum Head<'a> {
-    Request(RequestHead<'a>),
-    Response(ResponseHead),
-}
-
-impl Head<'_> {
-    /// Reads a head whose end may be missing; `None` when its first line is not HTTP/1. A response belongs to a request
-    /// of kind `request_kind`.
-    fn read(direction: Direction, bytes: &[u8], request_kind: RequestMethod) -> Option<Head<'_>> {
-        match direction {
-            Direction::Up => head::request(bytes).map(Head::Request),
-            Direction::Down => head::response(bytes, request_kind).map(Head::Response),
-        }
-    }
-
-    fn end(&self) -> Option<usize> {
-        match self {
-            Head::Request(head) => head.end,
-            Head::Response(head) => head.end,
-        }
-    }
-}
-
-/// Whether a head of this direction may begin with `bytes`.
-fn may_be(direction: Direction, bytes: &[u8]) -> bool {
-    match direction {
-        Direction::Up => head::may_be_request(bytes),
-        Direction::Down => head::may_be_response(bytes),
-    }
+    /// The request that was answered by a switch to HTTP/2.
+    upgraded: Option<Box<Exchange>>,
 }
 
 /// Whether `bytes`, the first of a client's stream, may be HTTP/1.
@@ -99,6 +71,7 @@ impl Http {
             is_opaque: false,
             is_session: false,
             was_session: false,
+            upgraded: None,
         }
     }
 
@@ -117,8 +90,15 @@ impl Http {
         self.reader(direction).stage.skipped_bytes()
     }
 
-    /// Processes the next `length` bytes of a direction, of which only `bytes` were captured.
-    pub(crate) fn receive(&mut self, direction: Direction, mut bytes: &[u8], mut length: u64, out: &mut Out<'_>) {
+    /// Processes the next `length` bytes of a direction, of which only `bytes` were captured. Returns the number of the
+    /// last of them that it did not read, because the connection switched to another protocol.
+    pub(crate) fn receive(
+        &mut self,
+        direction: Direction,
+        mut bytes: &[u8],
+        mut length: u64,
+        out: &mut Out<'_>,
+    ) -> u64 {
         let has_turned = self.last != Some(direction);
         self.last = Some(direction);
         if has_turned && self.reader(direction).stage == Stage::Lost {
@@ -130,6 +110,7 @@ impl Http {
             bytes = bytes.get(used as usize..).unwrap_or(&[]);
             length -= used;
         }
+        length
     }
 
     /// A direction ended with a FIN.
@@ -364,6 +345,11 @@ impl Http {
         let is_interim = exchange.note_status(head.status);
         if head.body == Ok(Body::Tunnel) {
             // RFC 9110, sections 7.8 and 9.3.6: from here on it is another protocol.
+            if head.is_http2 && out.later_protocols && self.up.stage == Stage::Between && self.queue.len() == 1 {
+                self.upgraded = self.queue.pop_front().map(|exchange| Box::new(exchange.upgraded()));
+                self.is_opaque = true;
+                return;
+            }
             self.message_ended(Direction::Down, out);
             return self.finish(out);
         }

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use wire::ip::Addresses;
 
 /// Addresses and ports, the smaller end first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
     /// High and low half of the first address, then of the second. An IPv4 address is a low half.
     addresses: [u64; 4],

@@ -20,13 +20,19 @@
 //! Read [`Watch`] first, then `flow` (a connection), `tcp::half` (one direction of it), `http` (its messages).
 
 mod copies;
+mod crypto;
+mod fields;
 mod flow;
 mod http;
+mod http2;
+mod http3;
 mod interned;
 mod key;
+mod keylog;
 pub mod learn;
 mod out;
 mod preamble;
+mod quic;
 mod reading;
 mod series;
 mod spec;
@@ -34,10 +40,12 @@ mod stream;
 mod summary;
 mod table;
 mod tcp;
+mod tls;
 mod waiting;
 mod watch;
 mod work;
 
+pub use keylog::{KeyLog, KeyLogError};
 pub use reading::{Fault, KINDS_MAX, Reading};
 pub use spec::{CapturePoint, Limits, WatchSpec};
 pub use summary::Summary;

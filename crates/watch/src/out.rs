@@ -1,14 +1,60 @@
 //! Output and shared state for the analysis of one packet.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use schema::WireRequest;
 
 use crate::interned::Words;
 use crate::key::Key;
+use crate::keylog::KeyLog;
 use crate::reading::Reading;
 use crate::series::Series;
-use crate::spec::Limits;
+use crate::spec::{CapturePoint, Limits};
+
+/// Shared state for all connections of a protocol while one packet is processed.
+pub(crate) struct Context<'a> {
+    /// Capture time of the packet, in nanoseconds.
+    pub(crate) at: u64,
+    /// Number of the packet in the capture.
+    pub(crate) packet: u64,
+    /// Sequence number of the next connection that begins.
+    pub(crate) next_connection: u64,
+    /// Time after which a silent connection is recorded.
+    pub(crate) idle_timeout_ns: u64,
+    pub(crate) capture_point: CapturePoint,
+    pub(crate) limits: &'a Limits,
+    pub(crate) key_log: Option<&'a Arc<KeyLog>>,
+    pub(crate) later_protocols: bool,
+    pub(crate) stores_words: bool,
+    pub(crate) series: &'a mut Series,
+    pub(crate) reading: &'a mut Reading,
+    pub(crate) words: &'a mut Words,
+    pub(crate) requests: &'a mut Vec<WireRequest>,
+    pub(crate) held: &'a mut usize,
+}
+
+impl Context<'_> {
+    /// What is lent to the connection between the ends of `key`.
+    pub(crate) fn out<'b>(&'b mut self, key: &'b Key, connection: u64, client_is_second: bool) -> Out<'b> {
+        Out {
+            at: self.at,
+            packet: self.packet,
+            connection,
+            key,
+            client_is_second,
+            limits: self.limits,
+            key_log: self.key_log,
+            later_protocols: self.later_protocols,
+            stores_words: self.stores_words,
+            series: self.series,
+            reading: self.reading,
+            words: self.words,
+            requests: self.requests,
+            held: self.held,
+        }
+    }
+}
 
 /// Lent to a flow while one packet is processed.
 pub(crate) struct Out<'a> {
@@ -22,6 +68,10 @@ pub(crate) struct Out<'a> {
     pub(crate) key: &'a Key,
     pub(crate) client_is_second: bool,
     pub(crate) limits: &'a Limits,
+    /// Secrets of TLS connections.
+    pub(crate) key_log: Option<&'a Arc<KeyLog>>,
+    /// Whether HTTP/2 is analysed.
+    pub(crate) later_protocols: bool,
     /// Whether methods, hosts and paths are stored.
     pub(crate) stores_words: bool,
     pub(crate) series: &'a mut Series,

@@ -19,6 +19,11 @@ pub struct Reading {
     pub jumps: Fault,
     /// Connections whose first data was not captured, so that their protocol is unknown.
     pub unread_streams: u64,
+    /// Heads of HTTP/2 or HTTP/3 with fields that could not be decoded: the table that they refer to was not captured.
+    pub undecoded_heads: u64,
+    /// TLS and QUIC connections that were not decrypted, or TLS not to their end, although there is a key log: their secrets are not
+    /// in it, their suite is unknown, or the capture lost bytes.
+    pub undecrypted_tls: u64,
     /// Connections that began with a header of the PROXY protocol.
     pub proxied: u64,
     /// Packets inside of tunnels.

@@ -1,7 +1,10 @@
 //! Configuration of an analysis.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
+
+use crate::KeyLog;
 
 /// Where packets are captured, which determines the meaning of a handshake's round-trip time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,11 +53,21 @@ pub struct Limits {
     pub holes: usize,
     /// Maximum number of requests without response on one connection. A connection with more is not analysed further.
     pub pipelined: usize,
+    /// Maximum number of concurrent streams of HTTP/2 or HTTP/3 on one connection. A connection with more is not
+    /// analysed further.
+    pub streams: usize,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { flows: 1 << 20, held_per_direction: 256 * 1024, held_in_all: 256 << 20, holes: 64, pipelined: 128 }
+        Limits {
+            flows: 1 << 20,
+            held_per_direction: 256 * 1024,
+            held_in_all: 256 << 20,
+            holes: 64,
+            pipelined: 128,
+            streams: 1024,
+        }
     }
 }
 
@@ -85,6 +98,10 @@ pub struct WatchSpec {
     /// Whether methods, hosts and paths are stored in the records of requests. Without them each is `None`, as if it
     /// could not be read; nothing else differs.
     pub words: bool,
+    /// Whether HTTP/2, QUIC and HTTP/3 are analysed. Without them HTTP/1 alone is, and UDP counts as other packets.
+    pub later_protocols: bool,
+    /// Secrets of TLS and QUIC connections, which are decrypted with them.
+    pub key_log: Option<Arc<KeyLog>>,
     /// Seed of the hash over addresses: a random seed prevents a hostile capture from slowing down every lookup.
     pub hash_seed: u64,
 }
@@ -106,6 +123,8 @@ impl Default for WatchSpec {
             disorder: REORDER,
             duplicates: false,
             words: true,
+            later_protocols: true,
+            key_log: None,
             hash_seed: 0x5961_6D61_6269_6B6F,
         }
     }

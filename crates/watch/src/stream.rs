@@ -6,9 +6,11 @@ use schema::Direction;
 use wire::tls::{self, ServerName};
 
 use crate::http::{self, Http};
+use crate::http2::{self, Http2};
 use crate::out::Out;
 use crate::preamble::{self, Preamble};
 use crate::tcp::Sink;
+use crate::tls::Tls;
 use crate::work;
 
 /// The protocol above TCP.
@@ -21,8 +23,11 @@ pub(crate) enum Stream {
     /// A header of the PROXY protocol before the client's first byte, not complete yet.
     Proxied(Box<Header>),
     Http(Box<Http>),
+    Http2(Box<Http2>),
     /// TLS, until the server name is read.
     Tls(Box<Hello>),
+    /// TLS that is decrypted.
+    Secure(Box<Tls>),
     /// A protocol that is not parsed.
     Opaque,
     /// HTTP with this number of requests, closed. Closed connections are stored for a while, without their readers.
@@ -67,6 +72,8 @@ impl Stream {
     pub(crate) fn requests(&self) -> u32 {
         match self {
             Stream::Http(http) => http.requests(),
+            Stream::Http2(http) => http.requests(),
+            Stream::Secure(tls) => tls.requests(),
             Stream::Ended { requests } => *requests,
             _ => 0,
         }
@@ -74,8 +81,11 @@ impl Stream {
 
     /// The connection closed.
     pub(crate) fn close_session(&mut self, out: &mut Out<'_>) {
-        if let Stream::Http(http) = self {
-            http.close_session(out);
+        match self {
+            Stream::Http(http) => http.close_session(out),
+            Stream::Http2(http) => http.close_session(out),
+            Stream::Secure(tls) => tls.close_session(out),
+            _ => {}
         }
     }
 
@@ -87,9 +97,18 @@ impl Stream {
                 http.finish(out);
                 *self = Stream::Ended { requests: http.requests() };
             }
+            Stream::Http2(http) => {
+                http.close_session(out);
+                http.finish(out);
+                *self = Stream::Ended { requests: http.requests() };
+            }
             Stream::Tls(hello) => {
                 out.release(hello.held.len());
                 *self = Stream::Opaque;
+            }
+            Stream::Secure(tls) => {
+                tls.finish(out);
+                *self = Stream::Ended { requests: tls.requests() };
             }
             Stream::Proxied(header) => {
                 out.release(header.held.len());
@@ -152,6 +171,11 @@ impl Feed<'_, '_> {
             Preamble::Incomplete | Preamble::None => {
                 // The start of another protocol.
                 *self.stream = Stream::Unknown { is_fresh: true };
+                if self.out.later_protocols && http2::may_be_preface(&held) {
+                    *self.stream = Stream::Http2(Box::new(Http2::new(true)));
+                    self.bytes(&held[..before], before as u64);
+                    return self.bytes(bytes, length);
+                }
                 self.recognise_protocol(true, &held[..before], before as u64);
                 match self.stream {
                     Stream::Unknown { is_fresh } => {
@@ -174,6 +198,15 @@ impl Feed<'_, '_> {
             return;
         }
         let first = &bytes[blank..];
+        let may_be_http2 = match self.direction {
+            Direction::Up if is_fresh => http2::may_be_preface(bytes),
+            Direction::Down if is_fresh => http2::may_be_server(bytes),
+            direction => http2::are_frames(direction, bytes, length),
+        };
+        if may_be_http2 && self.out.later_protocols {
+            *self.stream = Stream::Http2(Box::new(Http2::new(is_fresh)));
+            return self.bytes(bytes, length);
+        }
         let may_be_http = match self.direction {
             Direction::Up => http::may_be_request(first),
             Direction::Down => http::may_be_response(first),
@@ -185,10 +218,37 @@ impl Feed<'_, '_> {
             self.out.reading.unread_streams += u64::from(is_fresh);
             *self.stream = Stream::Unknown { is_fresh: false };
         } else if is_fresh && self.direction == Direction::Up && tls::is_handshake(bytes) != Some(false) {
-            *self.stream = Stream::Tls(Box::default());
+            *self.stream = match self.out.key_log {
+                Some(log) => Stream::Secure(Box::new(Tls::new(log.clone()))),
+                None => Stream::Tls(Box::default()),
+            };
             self.bytes(bytes, length);
         } else if is_fresh {
             *self.stream = Stream::Opaque;
+        }
+    }
+
+    /// The connection switched to HTTP/2: the last `left` bytes are its first.
+    #[cold]
+    fn upgrade(&mut self, bytes: &[u8], length: u64, left: u64) {
+        let Stream::Http(http) = self.stream else { return };
+        let Some(upgrade) = http.take_upgrade() else { return };
+        *self.stream = Stream::Http2(Box::new(Http2::of_upgrade(upgrade, self.out)));
+        if left > 0 {
+            self.bytes(bytes.get((length - left) as usize..).unwrap_or(&[]), left);
+        }
+    }
+
+    /// Bytes of a connection that is decrypted.
+    fn decrypt(&mut self, bytes: &[u8], length: u64) {
+        // The connection has the protocol inside, which is fed in the same way.
+        let Stream::Secure(mut tls) = std::mem::replace(self.stream, Stream::Opaque) else { return };
+        if tls.receive(self.direction, bytes, length, self.server_name, self.out) {
+            *self.stream = Stream::Secure(tls);
+        } else {
+            tls.close_session(self.out);
+            tls.finish(self.out);
+            *self.stream = Stream::Ended { requests: tls.requests() };
         }
     }
 
@@ -218,9 +278,16 @@ impl Sink for Feed<'_, '_> {
     fn bytes(&mut self, bytes: &[u8], length: u64) {
         match self.stream {
             Stream::Opaque | Stream::Ended { .. } => {}
-            Stream::Http(http) => http.receive(self.direction, bytes, length, self.out),
+            Stream::Http(http) => {
+                let left = http.receive(self.direction, bytes, length, self.out);
+                if http.has_upgraded() {
+                    self.upgrade(bytes, length, left);
+                }
+            }
+            Stream::Http2(http) => http.receive(self.direction, bytes, length, self.out),
             Stream::Tls(_) if self.direction == Direction::Up => self.read_hello(bytes, length),
             Stream::Tls(_) => {}
+            Stream::Secure(_) => self.decrypt(bytes, length),
             Stream::Proxied(_) if self.direction == Direction::Up => self.read_header(bytes, length),
             Stream::Proxied(header) => {
                 // A server that sends before the header is complete does not speak HTTP.
@@ -235,8 +302,10 @@ impl Sink for Feed<'_, '_> {
     }
 
     fn end(&mut self) {
-        if let Stream::Http(http) = self.stream {
-            http.end(self.direction, self.out);
+        match self.stream {
+            Stream::Http(http) => http.end(self.direction, self.out),
+            Stream::Secure(tls) => tls.end(self.direction, self.server_name, self.out),
+            _ => {}
         }
     }
 
@@ -244,14 +313,16 @@ impl Sink for Feed<'_, '_> {
         match &*self.stream {
             Stream::Opaque | Stream::Ended { .. } => false,
             Stream::Http(http) => !http.is_opaque(),
+            Stream::Http2(http) => !http.is_opaque(),
             Stream::Tls(_) | Stream::Proxied(_) => self.direction == Direction::Up,
-            Stream::Unknown { .. } => true,
+            Stream::Unknown { .. } | Stream::Secure(_) => true,
         }
     }
 
     fn skipped_bytes(&self) -> u64 {
         match &*self.stream {
             Stream::Http(http) => http.skipped_bytes(self.direction),
+            Stream::Http2(http) => http.skipped_bytes(self.direction),
             Stream::Proxied(header) if self.direction == Direction::Up => header.left,
             _ => 0,
         }

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use schema::watch_part::{WatchConnections, WatchPart};
+use schema::watch_part::{WatchConnections, WatchPart, WatchQuic};
 use schema::{
-    CaptureReading, ConnectionRecord, Direction, Framing, Level, NotAnalyzed, PacketFault, WatchSecond, WireRequest,
+    CaptureReading, ConnectionRecord, Direction, Framing, Level, NotAnalyzed, PacketFault, QuicConnectionRecord,
+    WatchSecond, WireRequest,
 };
 use stats::Histogram;
 
@@ -23,6 +24,7 @@ pub struct Summary {
     incomplete: u64,
     by_direction: u64,
     out_of_order: u64,
+    quic: WatchQuic,
 }
 
 impl Default for Summary {
@@ -45,6 +47,7 @@ impl Summary {
             incomplete: 0,
             by_direction: 0,
             out_of_order: 0,
+            quic: WatchQuic::default(),
         }
     }
 
@@ -73,6 +76,32 @@ impl Summary {
                 let sent = record.sent(direction);
                 self.totals.missing_bytes = self.totals.missing_bytes.saturating_add(sent.missing_bytes);
                 self.out_of_order += sent.out_of_order_packets;
+            }
+        }
+    }
+
+    /// Adds closed QUIC connections.
+    pub fn add_quic_connections(&mut self, records: &[QuicConnectionRecord]) {
+        let quic = &mut self.quic;
+        for record in records {
+            let version = match record.version {
+                wire::quic::VERSION_1 => "1".to_owned(),
+                wire::quic::VERSION_2 => "2".to_owned(),
+                other => format!("0x{other:08x}"),
+            };
+            // A capture may have any number of versions; the rest is counted together.
+            let is_listed = quic.versions.len() < VERSIONS_MAX || quic.versions.contains_key(&version);
+            *quic.versions.entry(if is_listed { version } else { "other".to_owned() }).or_default() += 1;
+            *quic.ends.entry(record.end.as_str().to_owned()).or_default() += 1;
+            quic.version_negotiations += u64::from(record.version_negotiations);
+            quic.retries += u64::from(record.retries);
+            quic.migrations += u64::from(record.migrations);
+            quic.undecrypted_packets += u64::from(record.undecrypted_packets);
+            for direction in Direction::BOTH {
+                let sent = record.sent(direction);
+                quic.datagrams += sent.datagrams;
+                quic.udp_bytes = quic.udp_bytes.saturating_add(sent.udp_bytes);
+                quic.coalesced_datagrams += sent.coalesced_datagrams;
             }
         }
     }
@@ -134,6 +163,12 @@ impl Summary {
             retransmitted: self.totals.retransmitted_packets,
             retransmit_share: self.totals.retransmit_share(),
             out_of_order: self.out_of_order,
+            quic: (counts.quic_connections > 0).then(|| WatchQuic {
+                connections: counts.quic_connections,
+                handshake_rtt_ns: watch.quic_handshake_rtt(),
+                spin_rtt_ns: watch.quic_spin_rtt(),
+                ..self.quic.clone()
+            }),
             capture: Some(reading(watch.reading(), watch.reorder_window_ns())),
         }
     }
@@ -160,11 +195,16 @@ fn reading(reading: &Reading, reorder_window_ns: u64) -> CaptureReading {
         clock_jumps: fault(reading.jumps),
         truncated_headers: reading.cut,
         unread_streams: reading.unread_streams,
+        undecoded_heads: reading.undecoded_heads,
+        undecrypted_tls_connections: reading.undecrypted_tls,
         proxy_protocol_connections: reading.proxied,
         tunnels: reading.tunnels().map(|(tunnel, packets)| (tunnel.name().to_owned(), packets)).collect(),
         not_analyzed: not_analyzed.collect(),
     }
 }
+
+/// Versions that are counted each.
+const VERSIONS_MAX: usize = 16;
 
 /// A gauge over many seconds.
 #[derive(Clone, Debug)]

@@ -1,6 +1,7 @@
 //! The analysis as a whole: packets in, records out.
 
 mod ageing;
+mod counts;
 
 use schema::{ConnectionRecord, Direction, Quantiles, RecordEnd, WatchSecond, WireRequest};
 use stats::Histogram;
@@ -15,13 +16,16 @@ use crate::flow::Flow;
 use crate::interned::Words;
 use crate::key::Key;
 use crate::out::Out;
+use crate::quic::Quic;
 use crate::reading::Reading;
 use crate::series::Series;
 use crate::spec::WatchSpec;
 use crate::table::{Index, Table};
 use crate::tcp::Segment;
 use crate::waiting::WaitPolicy;
+pub use counts::{Counts, WatchLive};
 
+mod udp;
 mod waits;
 
 /// Follows every TCP connection in a capture.
@@ -55,48 +59,7 @@ pub struct Watch {
     /// Number of entries at which those that no longer wait are removed.
     waiting_most: usize,
     wait_policy: WaitPolicy,
-}
-
-/// Counts since the start, in packets unless stated otherwise.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// All packets, as captured.
-    pub packets: u64,
-    /// Their bytes on the wire, link headers included.
-    pub bytes: u64,
-    /// Packets assigned to a connection.
-    pub tcp: u64,
-    /// Complete packets of other protocols than TCP, and frames that are not IP.
-    pub other: u64,
-    /// First fragments of TCP packets, assigned to a connection; `tcp` includes them.
-    pub first_fragments: u64,
-    /// Later fragments of any protocol, counted and ignored.
-    pub later_fragments: u64,
-    /// Headers that are inconsistent or were not captured. None of these includes copies ([`Reading::duplicates`]).
-    pub malformed: u64,
-    /// Lost by the capturing system, as reported to [`Watch::handle_capture_drops`].
-    pub capture_drops: u64,
-    /// Connections begun.
-    pub connections: u64,
-    /// Connections whose record was closed early because the table was full.
-    pub evicted: u64,
-}
-
-/// Present state: for a live display, or to be sampled by a timer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct WatchLive {
-    /// Concurrent connections: SYN seen (or data, if the capture started later), and neither both FINs nor a RST.
-    pub connections: u64,
-    /// HTTP sessions: those connections with a request.
-    pub sessions: u64,
-    /// Requests in flight: first byte of a request seen, last byte of its response not.
-    pub in_flight: u64,
-    /// Connections in memory, including closed ones that wait for late packets.
-    pub flows_held: u64,
-    /// Bytes of heads in several segments and of segments beyond holes, all connections together.
-    pub bytes_held: u64,
-    /// Counts since the start.
-    pub counts: Counts,
+    quic: Box<Quic>,
 }
 
 impl Watch {
@@ -119,6 +82,7 @@ impl Watch {
             waiting: Vec::new(),
             waiting_most: WAITING_MAX,
             wait_policy: WaitPolicy::new(),
+            quic: Box::new(Quic::new(spec.hash_seed)),
             spec,
         }
     }
@@ -198,7 +162,7 @@ impl Watch {
         self.table.shrink(ending.first().copied());
         let more = !ending.is_empty();
         self.ending = Some(ending);
-        more
+        more || self.finish_quic(connections)
     }
 
     /// Appends the connections whose records were closed since the last call, in the order of closing.
@@ -223,7 +187,7 @@ impl Watch {
             connections,
             sessions,
             in_flight,
-            flows_held: self.table.len() as u64,
+            flows_held: (self.table.len() + self.quic.len()) as u64,
             bytes_held: self.held as u64,
             counts: self.counts,
         }
@@ -292,6 +256,9 @@ impl Watch {
             Ok(Innermost::Tcp { at: start, packet: header, tunnels }) => {
                 self.reading.note_tunnels(tunnels);
                 self.handle_ip(at, &header, captured.get(start..).unwrap_or(&[]), length);
+            }
+            Ok(Innermost::Udp { at: start, packet: header, tunnels }) => {
+                self.handle_udp(at, &header, captured.get(start..).unwrap_or(&[]), tunnels);
             }
             Ok(Innermost::LaterFragment) => self.counts.later_fragments += 1,
             Ok(Innermost::Unread(what)) => {
@@ -409,6 +376,8 @@ impl Watch {
             key,
             client_is_second: flow.client_is_second,
             limits: &self.spec.limits,
+            key_log: self.spec.key_log.as_ref(),
+            later_protocols: self.spec.later_protocols,
             stores_words: self.spec.words,
             series: &mut self.series,
             reading: &mut self.reading,
@@ -453,7 +422,7 @@ impl Watch {
             Some(is_client) => is_second == is_client,
             None => self.server_is_first(key),
         };
-        let number = self.counts.connections;
+        let number = self.counts.connections + self.counts.quic_connections;
         self.counts.connections += 1;
         Flow::new(number, segment.at, client_is_second, source_is_client.is_some(), self.series.silence().count)
     }

@@ -2,12 +2,16 @@
 
 #[path = "../../../fuzz/bodies/file.rs"]
 mod file;
+#[path = "../../../fuzz/bodies/http2.rs"]
+mod http2;
 #[path = "../../../fuzz/bodies/messages.rs"]
 mod messages;
 #[path = "../../../fuzz/bodies/outcome.rs"]
 mod outcome;
 #[path = "../../../fuzz/bodies/packets.rs"]
 mod packets;
+#[path = "../../../fuzz/bodies/quic.rs"]
+mod quic;
 #[path = "../../../fuzz/replay.rs"]
 mod replay;
 #[path = "../../../fuzz/bodies/segments.rs"]
@@ -26,4 +30,14 @@ fn segments_replays() {
 #[test]
 fn messages_replays() {
     replay::target("messages", messages::run);
+}
+
+#[test]
+fn http2_replays() {
+    replay::target("http2", http2::run);
+}
+
+#[test]
+fn quic_replays() {
+    replay::target("quic", quic::run);
 }

@@ -13,7 +13,7 @@ const LINKS: [LinkType; 5] =
     [LinkType::RawIp, LinkType::Ethernet, LinkType::LinuxCooked, LinkType::LinuxCookedV2, LinkType::Loopback];
 
 fn small() -> WatchSpec {
-    let limits = Limits { flows: 8, held_per_direction: 4096, held_in_all: 16_384, holes: 4, pipelined: 4 };
+    let limits = Limits { flows: 8, held_per_direction: 4096, held_in_all: 16_384, holes: 4, pipelined: 4, streams: 4 };
     WatchSpec { limits, ..WatchSpec::default() }
 }
 

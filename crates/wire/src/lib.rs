@@ -25,6 +25,7 @@ pub mod ipv4;
 pub mod ipv6;
 pub mod link;
 mod octets;
+pub mod quic;
 pub mod tcp;
 pub mod tls;
 pub mod tunnel;

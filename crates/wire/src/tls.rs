@@ -3,6 +3,8 @@
 //! The hello may span several records; its bytes are read one by one across record headers, so that only the name is
 //! copied.
 
+pub mod handshake;
+
 /// The server name in the first bytes of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerName {

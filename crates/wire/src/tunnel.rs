@@ -1,4 +1,4 @@
-//! Tunnels: finds the TCP packet of a frame inside any supported encapsulation.
+//! Tunnels: finds the TCP or UDP packet of a frame inside any supported encapsulation.
 //!
 //! ```text
 //!   Ethernet | IPv4 | UDP 4789 | VXLAN | Ethernet | VLAN | IPv6 | TCP
@@ -27,6 +27,15 @@ pub enum Innermost {
         /// Offset in the frame of its IP header.
         at: usize,
         /// Its IP header; `transport_at` is that of the TCP header, behind any AH.
+        packet: ip::Packet,
+        /// The encapsulation around it.
+        tunnels: Tunnels,
+    },
+    /// A UDP packet that is not a known tunnel.
+    Udp {
+        /// Offset in the frame of its IP header.
+        at: usize,
+        /// Its IP header; `transport_at` is that of the UDP header, behind any AH.
         packet: ip::Packet,
         /// The encapsulation around it.
         tunnels: Tunnels,

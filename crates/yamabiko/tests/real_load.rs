@@ -6,6 +6,7 @@ mod support;
 mod real_load {
     mod ab;
     mod against;
+    mod against_http2;
     mod bench;
     mod dynamic;
     mod explain;

@@ -1,7 +1,7 @@
 //! The result of `watch` on one screen.
 
-use schema::document::{Document, Level};
-use schema::{CaptureReading, WatchDocument, WatchPart};
+use schema::document::{Document, Level, Quantiles};
+use schema::{CaptureReading, WatchDocument, WatchPart, WatchQuic};
 
 use super::headline;
 use super::load::{counted, distributions};
@@ -90,6 +90,9 @@ fn print(page: &mut Page, part: &WatchPart, seconds: f64) {
             count(part.out_of_order)
         ),
     );
+    if let Some(quic) = &part.quic {
+        print_quic(page, quic);
+    }
     let (loss, ink) = match (part.capture_drops, part.missing_bytes) {
         (0, 0) => ("no packets lost".to_owned(), Ink::Plain),
         (drops, missing) => (
@@ -112,6 +115,42 @@ fn print(page: &mut Page, part: &WatchPart, seconds: f64) {
     if let Some(capture) = &part.capture {
         print_protocols(page, capture);
     }
+}
+
+/// QUIC connections.
+fn print_quic(page: &mut Page, quic: &WatchQuic) {
+    let text = format!(
+        "{} connections (versions: {}), {} datagrams, {}",
+        count(quic.connections),
+        counted(&quic.versions),
+        count(quic.datagrams),
+        bytes(quic.udp_bytes)
+    );
+    page.entry("QUIC", &text);
+    let rtt = |name: &str, rtt: &Quantiles| {
+        (rtt.count > 0).then(|| format!("{name} RTT median {}, p99 {}", duration(rtt.p50), duration(rtt.p99)))
+    };
+    let rtts = [rtt("handshake", &quic.handshake_rtt_ns), rtt("spin bit", &quic.spin_rtt_ns)];
+    let rtts: Vec<String> = rtts.into_iter().flatten().collect();
+    if !rtts.is_empty() {
+        page.entry("", &rtts.join("; "));
+    }
+    let events = [
+        (quic.version_negotiations, "version negotiations"),
+        (quic.retries, "Retry packets"),
+        (quic.migrations, "migrations"),
+        (quic.coalesced_datagrams, "coalesced datagrams"),
+        (quic.undecrypted_packets, "Initial packets not decrypted"),
+    ];
+    let events: Vec<String> = events
+        .iter()
+        .filter(|(number, _)| *number > 0)
+        .map(|(number, what)| format!("{} {what}", count(*number)))
+        .collect();
+    if !events.is_empty() {
+        page.entry("", &events.join(", "));
+    }
+    page.entry("", &format!("ended: {}", counted(&quic.ends)));
 }
 
 /// Irregularities of the capture: duplicates, reordering, early acknowledgements, unread streams.
@@ -146,6 +185,20 @@ fn print_reading(page: &mut Page, capture: &CaptureReading) {
     if capture.unread_streams > 0 {
         let text =
             format!("{} connections whose first data was not captured: not analyzed", count(capture.unread_streams));
+        page.entry("", &text);
+    }
+    if capture.undecrypted_tls_connections > 0 {
+        let text = format!(
+            "{} TLS connections not decrypted to their end: secrets missing in the key log, or bytes in the capture",
+            count(capture.undecrypted_tls_connections)
+        );
+        page.entry("", &text);
+    }
+    if capture.undecoded_heads > 0 {
+        let text = format!(
+            "{} heads of HTTP/2 or 3 with fields that refer to heads that were not captured: these fields are unknown",
+            count(capture.undecoded_heads)
+        );
         page.entry("", &text);
     }
 }

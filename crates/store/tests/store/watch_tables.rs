@@ -3,8 +3,11 @@
 use std::sync::Arc;
 
 use crate::support::fresh_run;
-use schema::{ConnectionRecord, ConnectionState, Framing, RecordEnd, RttSummary, Sent, WatchSecond, WireRequest};
-use store::{read_connections, read_watch_series, read_wire_requests};
+use schema::{
+    ConnectionRecord, ConnectionState, Framing, QuicConnectionRecord, QuicSent, RecordEnd, RttSummary, Sent,
+    WatchSecond, WireRequest,
+};
+use store::{read_connections, read_quic_connections, read_watch_series, read_wire_requests};
 use units::Timestamp;
 
 /// A connection whose fields differ by its number; every second one has all optional fields.
@@ -50,6 +53,48 @@ pub fn connection(number: u64) -> ConnectionRecord {
     }
 }
 
+/// A QUIC connection; every second one has all optional fields.
+pub fn quic_connection(number: u64) -> QuicConnectionRecord {
+    let full = number % 2 == 1;
+    let at = |offset: u64| Timestamp::from_nanos(1_795_167_005_000_000_000 + number * 1_000 + offset);
+    let id = |text: &str| full.then(|| Arc::from(text));
+    let sent = |salt: u64| QuicSent {
+        datagrams: number + salt,
+        ip_bytes: 1_500 + salt,
+        spin_rtt: if full { RttSummary { count: 3, min_ns: 1, max_ns: 5, sum_ns: 9 } } else { RttSummary::default() },
+        ..QuicSent::default()
+    };
+    QuicConnectionRecord {
+        connection: number,
+        client: "198.19.0.7:50000".parse().unwrap(),
+        server: "[2001:2::1]:443".parse().unwrap(),
+        migrated_client: full.then(|| "198.19.0.8:50001".parse().unwrap()),
+        migrations: u32::from(full),
+        version: 0x6B33_43CF,
+        original_destination_id: id("8394c8f03e515708"),
+        client_id: id("c1"),
+        server_id: id("f067a5502a4262b5"),
+        server_name: full.then(|| Arc::from(&b"a\\b\xFF\x00.example"[..])),
+        offered_protocols: full.then(|| Arc::from(&b"h3,hq-interop"[..])),
+        first_at: at(0),
+        last_at: at(9),
+        answered_at: full.then_some(at(1)),
+        secured_at: full.then_some(at(2)),
+        handshake_rtt_ns: full.then_some(48_000_000),
+        server_rtt_ns: full.then_some(4_000),
+        version_negotiations: 0,
+        retries: u32::from(full),
+        undecrypted_packets: 2,
+        closed_at: full.then_some(at(8)),
+        close_error: full.then_some(0x0100),
+        idle_timeout_ns: full.then_some(30_000_000_000),
+        end: if full { RecordEnd::Closed } else { RecordEnd::Idle },
+        up: sent(1),
+        down: sent(2),
+        requests: 5,
+    }
+}
+
 pub fn request(number: u64) -> WireRequest {
     let full = number % 2 == 1;
     let at = |offset: u64| full.then(|| Timestamp::from_nanos(number * 1_000 + offset));
@@ -66,6 +111,8 @@ pub fn request(number: u64) -> WireRequest {
         host: full.then(|| Arc::from(&b"\x1B[31m"[..])),
         path: full.then(|| Arc::from(format!("/{number}/\u{5c71}").as_bytes())),
         minor_version: None,
+        http_version: 1,
+        stream: None,
         referer: None,
         user_agent: None,
         status: full.then_some(200),
@@ -85,6 +132,16 @@ fn connections_round_trip_over_several_parts_and_row_groups() {
     let table = writer.finish().unwrap();
     assert_eq!(table.rows, 40_000);
     assert!(read_connections(run.path()).unwrap().map(Result::unwrap).eq(rows));
+}
+
+#[test]
+fn quic_connections_round_trip() {
+    let (_dir, _book, run) = fresh_run();
+    let rows: Vec<_> = (0..1000).map(quic_connection).collect();
+    let mut writer = run.quic_connections();
+    writer.push(&rows).unwrap();
+    writer.finish().unwrap();
+    assert!(read_quic_connections(run.path()).unwrap().map(Result::unwrap).eq(rows));
 }
 
 #[test]

@@ -12,7 +12,7 @@ use std::net::IpAddr;
 /// One instruction, in the kernel's format.
 pub(super) type Instruction = libc::sock_filter;
 
-/// The program for TCP with one of `ports` at one of `hosts` at either end; no ports, or no hosts, means any. Without
+/// The program for TCP and UDP with one of `ports` at one of `hosts` at either end; no ports, or no hosts, means any. Without
 /// both, every packet of any protocol is captured.
 pub(super) fn program(ports: &[u16], hosts: &[IpAddr], snap: u32) -> Vec<Instruction> {
     let mut code = Assembler::default();
@@ -30,7 +30,9 @@ pub(super) fn program(ports: &[u16], hosts: &[IpAddr], snap: u32) -> Vec<Instruc
 
     code.mark(Label::V4);
     code.put(LOAD_BYTE, NETWORK + 9);
-    code.jump_unless(TCP, Label::Drop);
+    code.jump_if(TCP, Label::HostsV4);
+    code.jump_unless(UDP, Label::Drop);
+    code.mark(Label::HostsV4);
     if !hosts.is_empty() {
         for at in [12, 16] {
             code.put(LOAD_WORD, NETWORK + at);
@@ -64,7 +66,9 @@ pub(super) fn program(ports: &[u16], hosts: &[IpAddr], snap: u32) -> Vec<Instruc
     for extension in [0, 43, 44, 51, 60] {
         code.jump_if(extension, Label::Keep);
     }
-    code.jump_unless(TCP, Label::Drop);
+    code.jump_if(TCP, Label::TransportV6);
+    code.jump_unless(UDP, Label::Drop);
+    code.mark(Label::TransportV6);
     ports_of(&mut code, ports, LOAD_HALF, NETWORK + 40);
 
     code.mark(Label::Keep);
@@ -99,8 +103,10 @@ fn ports_of(code: &mut Assembler, ports: &[u16], load: u16, tcp_at: u32) {
 enum Label {
     V4,
     V6,
+    HostsV4,
     PortsV4,
     PortsV6,
+    TransportV6,
     Keep,
     Drop,
 }
@@ -175,6 +181,7 @@ const ETHERTYPE: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_PROTOCOL) as u32;
 const ETHERTYPE_IPV4: u32 = 0x0800;
 const ETHERTYPE_IPV6: u32 = 0x86DD;
 const TCP: u32 = 6;
+const UDP: u32 = 17;
 const FRAGMENT_OFFSET: u32 = 0x1FFF;
 
 const LOAD_WORD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
@@ -259,7 +266,9 @@ mod tests {
             (v4(6, 0, 0, [10, 0, 0, 1], [8080, 40_000]), 96),
             (v4(6, 0, 10, [10, 0, 0, 1], [40_000, 80]), 96),
             (v4(6, 0, 0, [10, 0, 0, 1], [40_000, 81]), 0),
-            (v4(17, 0, 0, [10, 0, 0, 1], [40_000, 80]), 0),
+            (v4(17, 0, 0, [10, 0, 0, 1], [40_000, 80]), 96),
+            (v4(17, 0, 0, [10, 0, 0, 1], [40_000, 81]), 0),
+            (v4(1, 0, 0, [10, 0, 0, 1], [40_000, 80]), 0),
             // The first fragment has the ports, a later one does not.
             (v4(6, 0x2000, 0, [10, 0, 0, 1], [40_000, 81]), 0),
             (v4(6, 0x2010, 0, [10, 0, 0, 1], [0, 0]), 96),
@@ -269,7 +278,8 @@ mod tests {
         assert_eq!(run(&program, ETHERTYPE_IPV6, &v6(6, [1; 16], [80, 5])), 96);
         assert_eq!(run(&program, ETHERTYPE_IPV6, &v6(6, [1; 16], [81, 5])), 0);
         assert_eq!(run(&program, ETHERTYPE_IPV6, &v6(0, [1; 16], [0, 0])), 96, "extension headers");
-        assert_eq!(run(&program, ETHERTYPE_IPV6, &v6(17, [1; 16], [80, 5])), 0);
+        assert_eq!(run(&program, ETHERTYPE_IPV6, &v6(17, [1; 16], [80, 5])), 96);
+        assert_eq!(run(&program, ETHERTYPE_IPV6, &v6(58, [1; 16], [80, 5])), 0);
         assert_eq!(run(&program, 0x0806, &[]), 0);
         assert_eq!(run(&program, 0x8100, &[]), 96);
     }

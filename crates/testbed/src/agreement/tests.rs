@@ -63,6 +63,8 @@ fn wire(connection: u64, index: u32, port: u16, first: u64, last: u64) -> WireRe
         host: None,
         path: None,
         minor_version: None,
+        http_version: 1,
+        stream: None,
         referer: None,
         user_agent: None,
         status: Some(200),

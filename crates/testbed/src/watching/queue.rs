@@ -97,6 +97,8 @@ mod tests {
             host: None,
             path: None,
             minor_version: None,
+            http_version: 1,
+            stream: None,
             referer: None,
             user_agent: None,
             status: None,

@@ -3,6 +3,7 @@
 use http1::list::is_text;
 use http1::{Body, Reason, RequestMethod, Role, Version};
 use memchr::memchr;
+use schema::Direction;
 
 /// The head of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,8 +28,42 @@ pub(super) struct ResponseHead {
     pub(super) status: u16,
     /// How its body ends, or why that is unknown.
     pub(super) body: Result<Body, Reason>,
+    /// Whether it switches the connection to HTTP/2 (RFC 7540, section 3.2).
+    pub(super) is_http2: bool,
     /// Offset just past its empty line, if it was captured.
     pub(super) end: Option<usize>,
+}
+
+/// A head of either direction.
+pub(super) enum Head<'a> {
+    Request(RequestHead<'a>),
+    Response(ResponseHead),
+}
+
+impl Head<'_> {
+    /// Reads a head whose end may be missing; `None` when its first line is not HTTP/1. A response belongs to a request
+    /// of kind `request_kind`.
+    pub(super) fn read(direction: Direction, bytes: &[u8], request_kind: RequestMethod) -> Option<Head<'_>> {
+        match direction {
+            Direction::Up => request(bytes).map(Head::Request),
+            Direction::Down => response(bytes, request_kind).map(Head::Response),
+        }
+    }
+
+    pub(super) fn end(&self) -> Option<usize> {
+        match self {
+            Head::Request(head) => head.end,
+            Head::Response(head) => head.end,
+        }
+    }
+}
+
+/// Whether a head of this direction may begin with `bytes`.
+pub(super) fn may_be(direction: Direction, bytes: &[u8]) -> bool {
+    match direction {
+        Direction::Up => may_be_request(bytes),
+        Direction::Down => may_be_response(bytes),
+    }
 }
 
 /// The end of a head that begins at the start of `bytes`: the offset just past its empty line. Searches from `from` on.
@@ -103,8 +138,17 @@ pub(super) fn response(bytes: &[u8], request_kind: RequestMethod) -> Option<Resp
         return None;
     }
     let status = digits.iter().fold(0, |status, &digit| status * 10 + u16::from(digit - b'0'));
+    let at = fields;
     let fields = fields.map(|fields| Fields::read(bytes, fields)).unwrap_or_default();
-    Some(ResponseHead { status, body: fields.of_response(status, minor, request_kind), end: fields.end })
+    let is_http2 = status == 101 && switches_to_http2(&bytes[at.unwrap_or(0)..fields.end.unwrap_or(bytes.len())]);
+    Some(ResponseHead { status, body: fields.of_response(status, minor, request_kind), is_http2, end: fields.end })
+}
+
+/// Whether the field lines name HTTP/2 in clear as the new protocol.
+#[cold]
+fn switches_to_http2(lines: &[u8]) -> bool {
+    let lines = lines.split(|&byte| byte == b'\n').map(trim_end);
+    lines.filter_map(|line| value_of(line, b"upgrade")).any(|value| value.eq_ignore_ascii_case(b"h2c"))
 }
 
 /// The first line without its end, and the offset behind it; `None` for that when the line's end is missing.

@@ -27,6 +27,7 @@ impl Watch {
     #[cold]
     pub(super) fn age(&mut self) {
         self.end_overdue();
+        self.age_quic();
         let now = self.series.clock();
         let linger = saturating_nanos(self.spec.linger);
         while let Some(index) = self.table.first_closed() {
@@ -72,6 +73,8 @@ impl Watch {
             key: &key,
             client_is_second: flow.client_is_second,
             limits: &self.spec.limits,
+            key_log: self.spec.key_log.as_ref(),
+            later_protocols: self.spec.later_protocols,
             stores_words: self.spec.words,
             series: &mut self.series,
             reading: &mut self.reading,

@@ -236,7 +236,7 @@ impl<'a> Walk<'a> {
         }
         Ok(match packet.protocol {
             protocol::TCP => Next::Done(Innermost::Tcp { at: start, packet, tunnels: self.tunnels }),
-            protocol::UDP => self.udp()?,
+            protocol::UDP => self.udp(start, packet)?,
             IPV4 | IPV6 => self.within(Tunnel::IpInIp, Next::Ip),
             GRE => Next::Gre,
             MPLS => Next::Mpls,
@@ -248,7 +248,7 @@ impl<'a> Walk<'a> {
         })
     }
 
-    fn udp(&mut self) -> Result<Next, Error> {
+    fn udp(&mut self, start: usize, packet: ip::Packet) -> Result<Next, Error> {
         let head = self.take("UDP", 8)?;
         let (source, destination) = (u16_at(head, 0..2), u16_at(head, 2..4));
         let otherwise = Unread::Udp(source.min(destination));
@@ -259,7 +259,7 @@ impl<'a> Walk<'a> {
             2152 => self.gtp(otherwise),
             6635 => Ok(Next::Mpls),
             4754 => Ok(Next::Gre),
-            _ => Ok(unread(otherwise)),
+            _ => Ok(Next::Done(Innermost::Udp { at: start, packet, tunnels: self.tunnels })),
         }
     }
 

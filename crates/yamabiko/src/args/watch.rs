@@ -27,10 +27,10 @@ pub struct Watch {
     #[cfg(feature = "web")]
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = listen_address, conflicts_with_all = PACKET_OPTIONS)]
     pub from: Option<SocketAddr>,
-    /// Only TCP with this port at either end; without a captured SYN, the end with this port is the server. May be repeated
+    /// Only TCP and UDP with this port at either end; without a captured SYN, the end with this port is the server. May be repeated
     #[arg(long = "port", value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub ports: Vec<u16>,
-    /// Only TCP with this address at either end; may be repeated
+    /// Only TCP and UDP with this address at either end; may be repeated
     #[arg(long = "host", value_name = "ADDRESS")]
     pub hosts: Vec<IpAddr>,
     /// Address of a server, for connections without a captured SYN; may be repeated
@@ -50,6 +50,9 @@ pub struct Watch {
     /// Capture packets for other machines, too, as at a mirror port
     #[arg(long, conflicts_with = "read")]
     pub promiscuous: bool,
+    /// Decrypt TLS and QUIC with the secrets in this file, which clients and servers write for SSLKEYLOGFILE
+    #[arg(long, value_name = "FILE", requires = "read")]
+    pub keylog: Option<PathBuf>,
     /// Write requests to this file in Combined Log Format, and their service time in microseconds
     #[arg(long, value_name = "FILE")]
     pub clf: Option<PathBuf>,

@@ -189,8 +189,8 @@ pub(super) const VERBS: &[VerbHelp] = &[
     help("watch", &[
         ("interface", "Capture on this device"),
         ("read", "Read this pcap or pcapng file; `-` is stdin"),
-        ("port", "Only TCP with this port"),
-        ("host", "Only TCP with this address"),
+        ("port", "Only TCP and UDP with this port"),
+        ("host", "Only TCP and UDP with this address"),
         ("at", "Where packets are captured: server, client, between"),
         ("duration", "End after this time"),
         ("csv", "Write requests to this file as CSV"),

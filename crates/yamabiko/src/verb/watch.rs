@@ -29,8 +29,10 @@ mod sink;
 mod view;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -40,7 +42,7 @@ use sys::clock::{Clock, realtime_ns};
 use sys::signal::Interrupts;
 use testbed::snapshot::SnapshotWriter;
 use units::Timestamp;
-use watch::{CapturePoint, Watch, WatchSpec};
+use watch::{CapturePoint, KeyLog, Watch, WatchSpec};
 
 use super::bench::{command_line, print};
 use crate::args::{self, At};
@@ -86,7 +88,8 @@ pub fn run(arguments: &args::Watch) -> Result<Exit> {
     if arguments.token_file.is_some() && arguments.to.is_none() {
         bail!("--token-file needs --to or --from");
     }
-    let mut watch = Watch::new(watch_spec(arguments, capture_point));
+    let key_log = arguments.keylog.as_deref().map(read_key_log).transpose()?;
+    let mut watch = Watch::new(WatchSpec { key_log, ..watch_spec(arguments, capture_point) });
     // The source is opened before the run's folder is created: a failure leaves no folder behind.
     let source = open_source(arguments)?;
     refuse_to_overwrite(arguments)?;
@@ -174,6 +177,22 @@ fn capture_point(at: At) -> CapturePoint {
         At::Client => CapturePoint::AtClient,
         At::Between => CapturePoint::Between,
     }
+}
+
+/// Reads the secrets of TLS connections.
+fn read_key_log(path: &Path) -> Result<Arc<KeyLog>> {
+    let name = path.display();
+    let mut text = Vec::new();
+    let file = std::fs::File::open(path).with_context(|| format!("opening the key log {name}"))?;
+    file.take(KEY_LOG_MAX + 1).read_to_end(&mut text).with_context(|| format!("reading the key log {name}"))?;
+    ensure!(
+        text.len() as u64 <= KEY_LOG_MAX,
+        "the key log {name} has more than {} MB; keep the lines of the captured connections",
+        KEY_LOG_MAX >> 20
+    );
+    let log = KeyLog::parse(&text).with_context(|| format!("reading the key log {name}"))?;
+    ensure!(!log.is_empty(), "the key log {name} has no secrets; a client writes them if SSLKEYLOGFILE names the file");
+    Ok(Arc::new(log))
 }
 
 /// How the command line's options have packets analysed.
@@ -266,5 +285,7 @@ fn create(path: &Path) -> Result<std::fs::File> {
     std::fs::File::create(path).with_context(|| format!("creating {}", path.display()))
 }
 
+/// A key log of this size has the secrets of 80,000 connections.
+const KEY_LOG_MAX: u64 = 64 << 20;
 /// Connections closed at a time when the capture ends, so that their records do not all wait in memory.
 const CLOSE_BATCH: usize = 256;

@@ -99,7 +99,7 @@ fn nginx(workspace: &Workspace) -> String {
 
 /// Runs `clients` (lines for bash) at the far end of a path; tcpdump captures `snap` bytes (0: all) of every packet at
 /// the server's end.
-fn capture(workspace: &Workspace, server: &str, path: &str, snap: u32, clients: &str) -> PathBuf {
+pub(super) fn capture(workspace: &Workspace, server: &str, path: &str, snap: u32, clients: &str) -> PathBuf {
     let file = workspace.file("capture.pcap");
     let log = workspace.file("tcpdump.log");
     // Each packet is written immediately, as the device disappears with the server; and no client starts before tcpdump

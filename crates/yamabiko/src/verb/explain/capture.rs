@@ -137,6 +137,8 @@ impl Capture {
             capture_point,
             words: true,
             duplicates: true,
+            // Responses of concurrent streams are not explained.
+            later_protocols: false,
             hash_seed: realtime_ns(),
             ..WatchSpec::default()
         };

@@ -119,8 +119,14 @@ fn none(name: &str, count: u64, unit: &str, why: &str) -> Check {
 /// The check that there were TCP packets, and that most packets could be read.
 fn analyzed(part: &WatchPart, capture: &CaptureReading) -> Check {
     let unread = part.malformed_packets + packets_of(capture, "link_type");
-    let (share, why) = if part.tcp_packets == 0 {
-        (1.0, format!("No TCP packet was found, so there is nothing to analyze{}.", not_analyzed_text(part, capture)))
+    let (share, why) = if part.tcp_packets == 0 && part.quic.is_none() {
+        (
+            1.0,
+            format!(
+                "No packet of TCP or QUIC was found, so there is nothing to analyze{}.",
+                not_analyzed_text(part, capture)
+            ),
+        )
     } else {
         let why = format!(
             "{} of {} packets have headers that were not captured in full ({}), contradict themselves, or are of an unknown link \

@@ -108,7 +108,7 @@ fn matches_filter(arguments: &args::Watch, link: LinkType, packet: &Packet<'_>) 
     }
     // Unlike the kernel's filter, this one looks inside tunnels.
     let (start, header) = match link.innermost(packet.bytes, packet.original_length as usize) {
-        Ok(Innermost::Tcp { at, packet, .. }) => (at, packet),
+        Ok(Innermost::Tcp { at, packet, .. } | Innermost::Udp { at, packet, .. }) => (at, packet),
         // A later fragment has no ports.
         Ok(Innermost::LaterFragment) => match outermost(link, packet) {
             Some(found) => found,

@@ -92,7 +92,10 @@ fn combined(line: &mut String, request: &WireRequest) {
             quoted(line, method);
             line.push(' ');
             quoted(line, path);
-            let _ = write!(line, " HTTP/1.{}", request.minor_version.unwrap_or(1));
+            match request.http_version {
+                ..2 => put(line, format_args!(" HTTP/1.{}", request.minor_version.unwrap_or(1))),
+                major => put(line, format_args!(" HTTP/{major}.0")),
+            }
         }
         _ => line.push('-'),
     }
@@ -123,11 +126,13 @@ fn comma_separated(line: &mut String, request: &WireRequest) {
     request.status.iter().for_each(|status| put(line, status));
     let _ = writeln!(
         line,
-        ",{},{},{},{}",
+        ",{},{},{},{},{},{}",
         request.request_bytes,
         request.response_bytes,
         request.framing.as_str(),
-        request.complete
+        request.complete,
+        request.http_version,
+        request.stream.map(|stream| stream.to_string()).unwrap_or_default()
     );
 }
 
@@ -152,6 +157,8 @@ fn json_line(line: &mut String, request: &WireRequest) {
         "response_bytes": request.response_bytes,
         "framing": request.framing.as_str(),
         "complete": request.complete,
+        "http_version": request.http_version,
+        "stream": request.stream,
     });
     let _ = writeln!(line, "{value}");
 }
@@ -211,7 +218,7 @@ const NO_RESPONSE: u16 = 499;
 const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 const CSV_HEAD: &str = "connection,index,client,server,request_first_at_ns,request_last_at_ns,response_first_at_ns,\
                         response_last_at_ns,service_time_ns,method,host,path,status,request_bytes,response_bytes,\
-                        framing,complete\n";
+                        framing,complete,http_version,stream\n";
 
 #[cfg(test)]
 mod tests {
@@ -240,6 +247,8 @@ mod tests {
             response_bytes: 10_400,
             framing: Framing::Exact,
             complete: true,
+            http_version: 1,
+            stream: None,
         }
     }
 
@@ -259,12 +268,18 @@ mod tests {
         );
         let csv = line(comma_separated, &request());
         assert!(csv.starts_with("3,1,198.19.0.7:50000,[2001:2::1]:80,1795167005000000000,"), "{csv}");
-        assert!(csv.ends_with(",250000,GET,server,\"/a,\"\"b\"\"\\x5c\\xff\\x1b\",200,80,10400,exact,true\n"), "{csv}");
+        assert!(
+            csv.ends_with(",250000,GET,server,\"/a,\"\"b\"\"\\x5c\\xff\\x1b\",200,80,10400,exact,true,1,\n"),
+            "{csv}"
+        );
         let json: serde_json::Value = serde_json::from_str(&line(json_line, &request())).unwrap();
         assert_eq!(
             (json["path"].as_str(), json["service_time_ns"].as_u64()),
             (Some("/a,\"b\"\\x5c\\xff\\x1b"), Some(250_000))
         );
+        let later = WireRequest { http_version: 2, stream: Some(5), minor_version: None, ..request() };
+        assert!(line(comma_separated, &later).ends_with(",exact,true,2,5\n"));
+        assert!(line(super::combined, &later).contains(" HTTP/2.0\" 200 "));
         assert_eq!(
             CSV_HEAD.trim().split(',').count(),
             line(comma_separated, &uncaptured_request()).trim().split(',').count()

@@ -4,8 +4,8 @@ use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::thread::{self, JoinHandle};
 
 use anyhow::{Context, Result};
-use schema::{ConnectionRecord, WatchSecond, WireRequest};
-use store::{ConnectionsWriter, RunFolder, WatchSeriesWriter, WireRequestsWriter};
+use schema::{ConnectionRecord, QuicConnectionRecord, WatchSecond, WireRequest};
+use store::{ConnectionsWriter, QuicConnectionsWriter, RunFolder, WatchSeriesWriter, WireRequestsWriter};
 use units::Timestamp;
 use watch::{Summary, Watch};
 
@@ -36,6 +36,7 @@ enum Output {
 #[derive(Default)]
 struct Batch {
     connections: Vec<ConnectionRecord>,
+    quic_connections: Vec<QuicConnectionRecord>,
     requests: Vec<WireRequest>,
     seconds: Vec<WatchSecond>,
 }
@@ -49,6 +50,7 @@ struct Files {
 
 struct Tables {
     connections: ConnectionsWriter,
+    quic_connections: QuicConnectionsWriter,
     requests: WireRequestsWriter,
     series: WatchSeriesWriter,
 }
@@ -67,6 +69,7 @@ impl<'a> Sink<'a> {
         let files = Box::new(Files {
             tables: folder.map(|folder| Tables {
                 connections: folder.connections(),
+                quic_connections: folder.quic_connections(),
                 requests: folder.wire_requests(),
                 series: folder.watch_series(),
             }),
@@ -91,9 +94,11 @@ impl<'a> Sink<'a> {
     pub fn collect(&mut self, watch: &mut Watch) {
         let batch = &mut self.batch;
         watch.take_connections(&mut batch.connections);
+        watch.take_quic_connections(&mut batch.quic_connections);
         watch.take_requests(&mut batch.requests);
         watch.take_seconds(&mut batch.seconds);
         self.summary.add_connections(&batch.connections);
+        self.summary.add_quic_connections(&batch.quic_connections);
         self.summary.add_requests(&batch.requests);
         self.summary.add_seconds(&batch.seconds);
         if let Some(new_seconds) = &mut self.new_seconds {
@@ -146,6 +151,7 @@ impl Files {
         self.logs.write(&batch.requests)?;
         if let Some(tables) = &mut self.tables {
             tables.connections.append(&mut batch.connections)?;
+            tables.quic_connections.append(&mut batch.quic_connections)?;
             tables.requests.append(&mut batch.requests)?;
             tables.series.append(&mut batch.seconds)?;
         }
@@ -155,6 +161,7 @@ impl Files {
     fn second_passed(&mut self) {
         let outcome = self.tables.as_mut().map_or(Ok(()), |tables| {
             tables.connections.close_part()?;
+            tables.quic_connections.close_part()?;
             tables.requests.close_part()?;
             tables.series.close_part()
         });
@@ -170,6 +177,7 @@ impl Files {
         self.logs.flush()?;
         if let Some(tables) = self.tables {
             tables.connections.finish()?;
+            tables.quic_connections.finish()?;
             tables.requests.finish()?;
             tables.series.finish()?;
         }
@@ -179,11 +187,15 @@ impl Files {
 
 impl Batch {
     fn is_empty(&self) -> bool {
-        self.connections.is_empty() && self.requests.is_empty() && self.seconds.is_empty()
+        self.connections.is_empty()
+            && self.quic_connections.is_empty()
+            && self.requests.is_empty()
+            && self.seconds.is_empty()
     }
 
     fn clear(&mut self) {
         self.connections.clear();
+        self.quic_connections.clear();
         self.requests.clear();
         self.seconds.clear();
     }

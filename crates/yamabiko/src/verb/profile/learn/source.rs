@@ -107,6 +107,7 @@ impl Source {
                 servers: arguments.servers.clone(),
                 hash_seed: realtime_ns().rotate_left(32) ^ u64::from(std::process::id()),
                 duplicates: true,
+                later_protocols: false,
                 // Packets of a file are sorted before they are analysed.
                 disorder: if is_file { Duration::ZERO } else { WatchSpec::default().disorder },
                 ..WatchSpec::default()

@@ -1,0 +1,153 @@
+//! Connections that are decrypted with a key log.
+
+use std::sync::Arc;
+
+use super::*;
+use crate::KeyLog;
+use crate::crypto::{Secret, Suite};
+use crate::quic::protection::labels;
+
+/// A key log with secrets for the client of the standard's example.
+fn key_log() -> Arc<KeyLog> {
+    let random = "ebf8fa56f12939b9584a3896472ec40bb863cfd3e86804fe3a47f06a2b69484c";
+    let line = |label: &str, digits: &str| format!("{label} {random} {}\n", digits.repeat(32));
+    let text = [
+        line("CLIENT_EARLY_TRAFFIC_SECRET", "11"),
+        line("CLIENT_HANDSHAKE_TRAFFIC_SECRET", "22"),
+        line("SERVER_HANDSHAKE_TRAFFIC_SECRET", "33"),
+        line("CLIENT_TRAFFIC_SECRET_0", "44"),
+        line("SERVER_TRAFFIC_SECRET_0", "55"),
+    ]
+    .concat();
+    Arc::new(KeyLog::parse(text.as_bytes()).unwrap())
+}
+
+/// The secret of a line of [`key_log`].
+fn secret(digits: u8) -> Secret {
+    Secret::new(Suite::Aes128, &[digits; 32]).unwrap()
+}
+
+impl Talk {
+    /// A handshake of a server that chooses `protocol`, with the secrets in the key log; early data before it.
+    fn secure_handshake(&mut self, protocol: &[u8], early: &[u8]) {
+        let (_, hello) = client_initial();
+        let first = self.client_initial(0, &hello[..245]);
+        self.send(true, &first);
+        if !early.is_empty() {
+            let protection = Protection::new(self.version, &secret(0x11)).unwrap();
+            let packet =
+                long(&protection, self.initial_code() + 1, self.version, [self.original, self.client_id], 0, early);
+            self.wait(1).send(true, &packet);
+        }
+        let body = [&[3, 3][..], &[9; 32], &[0, 0x13, 1, 0, 0, 6, 0, 43, 0, 2, 3, 4]].concat();
+        let hello = [&[2, 0, 0, body.len() as u8][..], &body].concat();
+        let answer = self.server_initial(0, &[&ack(0)[..], &[6, 0, hello.len() as u8], &hello].concat());
+        let list = [&[0, protocol.len() as u8 + 1, protocol.len() as u8][..], protocol].concat();
+        let extension = [&[0, 16, 0, list.len() as u8][..], &list].concat();
+        let extensions = [&[8, 0, 0, extension.len() as u8 + 2, 0, extension.len() as u8][..], &extension].concat();
+        let crypto = [&[6, 0, extensions.len() as u8][..], &extensions].concat();
+        let protection = Protection::new(self.version, &secret(0x33)).unwrap();
+        let code = self.initial_code() + 2;
+        let handshake = long(&protection, code, self.version, [self.client_id, self.server_id], 0, &crypto);
+        self.wait(1).send(false, &[answer, handshake].concat());
+    }
+
+    /// A 1-RTT packet, protected with this secret in this key phase.
+    fn send_data(&mut self, is_up: bool, secret: &Secret, mask: &Secret, phase: bool, number: u32, frames: &[u8]) {
+        let id = if is_up { self.server_id } else { self.client_id };
+        let mut header = vec![0x43 | u8::from(phase) << 2];
+        header.extend(id.as_bytes());
+        header.extend(number.to_be_bytes());
+        let mut protection = Protection::new(self.version, mask).unwrap();
+        protection.keys = Protection::updated_keys(self.version, secret).unwrap();
+        let packet = protect(&protection, &header, 1 + id.len(), number.into(), frames);
+        self.send(is_up, &packet);
+    }
+}
+
+/// A STREAM frame with an end.
+fn stream(id: u8, bytes: &[u8]) -> Vec<u8> {
+    [&[0x0B, id, bytes.len() as u8][..], bytes].concat()
+}
+
+/// Heads of a request for this path, and of a response.
+fn get(path: &str) -> Vec<u8> {
+    [&[1, 6 + path.len() as u8, 0, 0, 0xD1, 0xD7, 0x51, path.len() as u8], path.as_bytes()].concat()
+}
+const OK: [u8; 5] = [1, 3, 0, 0, 0xD9];
+
+#[test]
+fn http3_is_read_with_a_key_log_through_key_updates_and_early_data() {
+    for version in [VERSION_1, VERSION_2] {
+        let mut talk = Talk::with(version, WatchSpec { key_log: Some(key_log()), ..WatchSpec::default() });
+        // Version 2 has other codes for the types of packets.
+        talk.secure_handshake(b"h3", &stream(0, &get("/early")));
+        let early_at = talk.at - MS;
+        let (up, down) = (secret(0x44), secret(0x55));
+        talk.wait(50).send_data(true, &up, &up, false, 1, &stream(4, &get("/a")));
+        talk.wait(1).send_data(false, &down, &down, false, 0, &[stream(4, &OK), stream(0, &OK)].concat());
+        let label = labels(version).update;
+        let (next_up, next_down) = (up.next(label), down.next(label));
+        talk.wait(1).send_data(true, &next_up, &up, true, 2, &stream(8, &get("/b")));
+        // A packet from before the update arrives late.
+        talk.wait(1).send_data(true, &up, &up, false, 3, &stream(12, &get("/c")));
+        talk.wait(1).send_data(false, &next_down, &down, true, 1, &[stream(8, &OK), stream(12, &OK)].concat());
+        let last = next_up.next(label);
+        talk.wait(1).send_data(
+            true,
+            &last,
+            &up,
+            false,
+            4,
+            &[&stream(16, &get("/d"))[..], &[0x1D, 0x41, 0, 0]].concat(),
+        );
+        talk.wait(1).send_data(true, &secret(0x66), &up, false, 5, &stream(20, &get("/unknown")));
+        let mut requests = Vec::new();
+        talk.watch.finish(Timestamp::from_nanos(talk.at));
+        talk.watch.take_requests(&mut requests);
+        let seen: Vec<_> = requests
+            .iter()
+            .map(|request| {
+                let path = String::from_utf8_lossy(request.path.as_deref().unwrap_or(b"?")).into_owned();
+                (path, request.status, request.complete, request.http_version)
+            })
+            .collect();
+        let complete = |path: &str| (path.to_owned(), Some(200), true, 3);
+        let expected = ["/a", "/early", "/b", "/c"].map(complete);
+        assert_eq!(seen[..4], expected, "version {version:x}");
+        assert_eq!(seen[4], ("/d".to_owned(), None, false, 3));
+        assert_eq!(requests[1].request_first_at, Some(Timestamp::from_nanos(early_at)));
+        let record = talk.connection();
+        assert_eq!((record.requests, record.undecrypted_packets, record.close_error), (5, 1, Some(0x100)));
+        assert_eq!(record.end, RecordEnd::Closed);
+    }
+}
+
+#[test]
+fn other_protocols_and_unknown_secrets_give_no_requests() {
+    let mut talk = Talk::with(VERSION_1, WatchSpec { key_log: Some(key_log()), ..WatchSpec::default() });
+    talk.secure_handshake(b"hq", &[]);
+    let up = secret(0x44);
+    talk.send_data(true, &up, &up, false, 1, &stream(4, &get("/a")));
+    assert_eq!(talk.connection().requests, 0);
+    let log = format!("CLIENT_TRAFFIC_SECRET_0 {} {}\n", "00".repeat(32), "11".repeat(32));
+    let log = Arc::new(KeyLog::parse(log.as_bytes()).unwrap());
+    let mut talk = Talk::with(VERSION_1, WatchSpec { key_log: Some(log), ..WatchSpec::default() });
+    talk.secure_handshake(b"h3", &[]);
+    talk.watch.finish(Timestamp::from_nanos(talk.at));
+    assert_eq!(talk.watch.reading().undecrypted_tls, 1);
+}
+
+#[test]
+fn client_that_migrates_on_purpose_is_followed_with_a_key_log() {
+    let mut talk = Talk::with(VERSION_1, WatchSpec { key_log: Some(key_log()), ..WatchSpec::default() });
+    talk.secure_handshake(b"h3", &[]);
+    let (up, down) = (secret(0x44), secret(0x55));
+    let new = [&[0x18, 1, 0, 8][..], &[0xAB; 8], &[7; 16]].concat();
+    talk.send_data(false, &down, &down, false, 0, &new);
+    talk.server_id = id("abababababababab");
+    talk.client = ([198, 19, 0, 7], 41_000);
+    talk.wait(9).send_data(true, &up, &up, false, 1, &stream(4, &get("/a")));
+    let record = talk.connection();
+    assert_eq!((record.migrations, record.requests), (1, 1));
+}
