@@ -6,8 +6,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use schema::{
-    CacheExchange, ConnectionRecord, DistributionRecord, RequestRecord, SecondRecord, ServerSecond, TapExchange,
-    WatchSecond, WireRequest,
+    CacheExchange, ConnectionRecord, DistributionRecord, RequestRecord, SecondRecord, ServerSecond, ServerWaitRow,
+    ShareRow, TapExchange, TcpSampleRow, WatchSecond, WireRequest,
 };
 
 use crate::decode::Input;
@@ -75,6 +75,30 @@ pub fn read_watch_series(dir: &Path) -> Result<Rows<WatchSecond>> {
 /// # Errors
 /// See [`read_requests`].
 pub fn read_taps(dir: &Path) -> Result<Rows<TapExchange>> {
+    Rows::open(dir)
+}
+
+/// The TCP state of a run's connections at the server.
+///
+/// # Errors
+/// See [`read_requests`].
+pub fn read_tcp_samples(dir: &Path) -> Result<Rows<TcpSampleRow>> {
+    Rows::open(dir)
+}
+
+/// The times in which a run's server was ready to run and did not.
+///
+/// # Errors
+/// See [`read_requests`].
+pub fn read_server_waits(dir: &Path) -> Result<Rows<ServerWaitRow>> {
+    Rows::open(dir)
+}
+
+/// The shares of a run's response times, as `explain` found them.
+///
+/// # Errors
+/// See [`read_requests`].
+pub fn read_shares(dir: &Path) -> Result<Rows<ShareRow>> {
     Rows::open(dir)
 }
 

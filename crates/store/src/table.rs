@@ -6,7 +6,7 @@ mod page;
 use schema::table::{Record, Table};
 use schema::{
     CacheExchange, ConnectionRecord, DistributionRecord, FleetRow, RequestRecord, SecondRecord, ServerSecond,
-    TapExchange, WatchSecond, WireRequest,
+    ServerWaitRow, ShareRow, TapExchange, TcpSampleRow, WatchSecond, WireRequest,
 };
 
 pub use page::columns_page;
@@ -22,6 +22,9 @@ pub fn columns() -> Vec<Table> {
         WireRequest::table(),
         WatchSecond::table(),
         TapExchange::table(),
+        TcpSampleRow::table(),
+        ServerWaitRow::table(),
+        ShareRow::table(),
         CacheExchange::table(),
         FleetRow::table(),
     ]
