@@ -10,6 +10,7 @@ mod capacity;
 mod compare;
 mod connections;
 mod emulators;
+mod explain;
 mod extent;
 mod fleet;
 mod gateway;
@@ -56,6 +57,11 @@ const BENCHES: &[Bench] = &[
         name: "emulators",
         about: "yamabiko compared with mahimahi and rattan, where found [--only PART] [--rounds N] [--seconds N] [--quick] [--json FILE] [--pages FOLDER] [--binary FILE]",
         run: emulators::run,
+    },
+    Bench {
+        name: "explain",
+        about: "cost of keeping packets, time and memory of explaining, limits named right [--only PART] [--rounds N] [--seconds N] [--binary FILE] [--before FILE]",
+        run: explain::run,
     },
     Bench { name: "replay", about: "a log of a million requests at its own times", run: replay::run },
     Bench {
@@ -126,6 +132,7 @@ pub fn command(words: &[&str]) -> Result<()> {
         ["package", options @ ..] => crate::package::run(crate::root(), options),
         ["bench", "tap", options @ ..] => tap::run_with(options),
         ["bench", "emulators", options @ ..] => emulators::run_with(options),
+        ["bench", "explain", options @ ..] => explain::run_with(options),
         ["bench", "fleet", options @ ..] => fleet::run_with(options),
         ["bench", "cache", options @ ..] => cache::run_with(options),
         ["bench", "gateway", options @ ..] => gateway::run_with(options),

@@ -4,11 +4,11 @@
 //! them explain is *unknown*. The rest is likely where the path's round-trip time is known by configuration, and weak
 //! where it was measured at the client: a queue that never empties is then part of it.
 
-use crate::cause::{Cause, Confidence, Rule};
 use crate::hold::Sender;
 use crate::spacing::Spacing;
 use crate::steps::Step;
 use crate::timeline::{Label, Overlay, Timeline};
+use schema::share::{Cause, Confidence, Rule};
 
 /// A hole that was open this long was filled by a timer: the least retransmission timeout of Linux.
 const LEAST_TIMEOUT_NS: u64 = 200_000_000;

@@ -17,6 +17,8 @@ pub struct Evidence {
     pub client_packets: Option<Vec<Packet>>,
     /// Packets of the connection at the server's end.
     pub server_packets: Option<Vec<Packet>>,
+    /// Whether the capture lost packets, so that a packet that is missing may have been there.
+    pub capture_lost_packets: bool,
     /// What the emulated path did with each packet of the connection.
     pub path: Option<Vec<PathRecord>>,
     /// TCP_INFO of the client's socket, in order of time.
@@ -134,6 +136,8 @@ pub struct TcpSample {
     pub min_rtt_ns: Option<u64>,
     /// Pacing rate in bytes per second (`tcpi_pacing_rate`); `None` without a limit.
     pub pacing_rate: Option<u64>,
+    /// Bytes that the application has written and that were not sent (`tcpi_notsent_bytes`); `None`: not known.
+    pub unsent_bytes: Option<u64>,
     /// Time with data to send, limited by the send buffer (`tcpi_sndbuf_limited`), nanoseconds.
     pub send_buffer_limited_ns: u64,
 }

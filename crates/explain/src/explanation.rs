@@ -1,11 +1,11 @@
 //! The explanation of one response.
 
-use crate::cause::{Cause, Confidence, Limit, Rule};
 use crate::evidence::Evidence;
 use crate::facts::Facts;
 use crate::timeline::{Interval, Label, Timeline};
 use crate::view::View;
 use crate::{request, response};
+use schema::share::{Cause, Confidence, Limit, Rule};
 
 /// A response's time, from its scheduled start to its last byte, divided among causes.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
@@ -61,7 +61,21 @@ pub fn explain(evidence: &Evidence) -> Explanation {
         _ => {}
     }
     let facts = Facts::of(evidence, view.as_ref(), request_arrived);
-    Explanation { intervals: timeline.finish(), facts }
+    let mut intervals = timeline.finish();
+    if evidence.capture_lost_packets {
+        intervals.iter_mut().for_each(lower_confidence);
+    }
+    Explanation { intervals, facts }
+}
+
+/// What rests on packets is one level less sure if some were not captured.
+fn lower_confidence(part: &mut Interval) {
+    if !matches!(part.rule, Rule::LoadRecord | Rule::ServerCpu | Rule::NoInput) {
+        part.confidence = match part.confidence {
+            Confidence::Certain => Confidence::Likely,
+            Confidence::Likely | Confidence::Weak => Confidence::Weak,
+        };
+    }
 }
 
 /// By the load generator's times alone: a round trip of the wait for the first byte is distance.

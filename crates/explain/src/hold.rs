@@ -7,12 +7,12 @@
 
 use std::ops::Range;
 
-use crate::cause::{Cause, Confidence, Rule};
 use crate::evidence::{Evidence, Protocol, TcpSample};
 use crate::http2::Grants;
 use crate::steps::{Step, steps};
 use crate::timeline::{Label, Overlay, Timeline};
 use crate::view::{SEGMENT_BYTES, View, highest};
+use schema::share::{Cause, Confidence, Rule};
 
 /// A time in which the sender did not send the next bytes of the response, at the server.
 #[derive(Clone, Copy, Debug)]
@@ -178,6 +178,9 @@ impl<'a> Sender<'a> {
                 return Some(Label::new(Cause::SendBuffer, Confidence::Certain, Rule::SendBufferTime));
             }
         }
+        if let Some(label) = self.by_unsent_bytes(hold, after) {
+            return Some(label);
+        }
         let acked = self.view.up.acked_at(hold.until.saturating_sub(self.reaction))?;
         let in_flight = hold.byte.saturating_sub(acked);
         let segment = u64::from(last.segment_bytes).max(1);
@@ -192,10 +195,39 @@ impl<'a> Sender<'a> {
             }
             return Some(Label::new(Cause::CongestionWindow, Confidence::Certain, Rule::AckReleasedFullWindow));
         }
+        if last.unsent_bytes.is_some() {
+            // The kernel would have counted the send buffer's time.
+            return None;
+        }
         if self.has_unseen_windows() || self.view.up.edges.is_none() {
             return Some(Label::unknown(Rule::Ambiguous));
         }
         Some(Label::new(Cause::SendBuffer, Confidence::Likely, Rule::WindowsOpen))
+    }
+
+    /// Congestion window or send buffer, by whether data waited to be sent in the hold. `after`: the first sample after
+    /// it. A receive window that was full is attributed before.
+    fn by_unsent_bytes(&self, hold: &Hold, after: usize) -> Option<Label> {
+        if self.has_unsent_bytes(hold, after)? {
+            return Some(Label::new(Cause::CongestionWindow, Confidence::Certain, Rule::UnsentBytes));
+        }
+        if self.has_unseen_windows() || self.view.up.edges.is_none() {
+            return Some(Label::unknown(Rule::Ambiguous));
+        }
+        Some(Label::new(Cause::SendBuffer, Confidence::Likely, Rule::WindowsOpen))
+    }
+
+    /// Whether the sender had bytes to send in the hold; `None` if no sample shows it.
+    fn has_unsent_bytes(&self, hold: &Hold, after: usize) -> Option<bool> {
+        let from = self.samples.partition_point(|sample| sample.at.as_nanos() <= hold.from);
+        let inside: Vec<u64> = self.samples.get(from..after)?.iter().filter_map(|sample| sample.unsent_bytes).collect();
+        if !inside.is_empty() {
+            return Some(inside.iter().any(|unsent| *unsent > 0));
+        }
+        // Of equal samples the ones between may be missing.
+        let around = [from.checked_sub(1).and_then(|before| self.samples.get(before)), self.samples.get(after)];
+        let [before, next] = around.map(|sample| sample.and_then(|sample| sample.unsent_bytes));
+        (before? > 0 && next? > 0).then_some(true)
     }
 
     /// Whether the bytes in flight exceed every earlier number within a round trip from `at`, as in slow start.
@@ -227,6 +259,10 @@ impl<'a> Sender<'a> {
         }
         if let Some(label) = self.pacing(hold) {
             return label;
+        }
+        let after = self.samples.partition_point(|sample| sample.at.as_nanos() < hold.until);
+        if self.has_unsent_bytes(hold, after) == Some(true) {
+            return Label::new(Cause::Pacing, Confidence::Likely, Rule::UnsentBytes);
         }
         let sure = self.evidence.protocol == Some(Protocol::Http1) || self.grants.is_some();
         let confidence = if sure && self.view.departures_seen { Confidence::Certain } else { Confidence::Likely };

@@ -1,9 +1,9 @@
 //! HTTP/2 flow control from the client's record: until when a window was used up.
 
-use crate::cause::{Cause, Confidence, Rule};
 use crate::evidence::{Http2Windows, WindowUpdate};
 use crate::timeline::Label;
 use crate::view::{View, highest};
+use schema::share::{Cause, Confidence, Rule};
 
 /// Windows of a stream and of its connection as their updates arrived at the server.
 #[derive(Debug)]

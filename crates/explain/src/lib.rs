@@ -52,7 +52,6 @@
 //! looks like distance.
 
 mod capture;
-mod cause;
 mod client_side;
 mod evidence;
 mod explanation;
@@ -74,7 +73,6 @@ mod view;
 mod what_if;
 
 pub use capture::{Connections, clock_difference, evidence};
-pub use cause::{Cause, Confidence, Limit, Rule};
 pub use evidence::{
     CpuInterval, CpuWait, DataFrame, Evidence, Http2Windows, LoadTimes, Packet, PathRecord, Protocol, Span, TcpSample,
     WindowUpdate,
@@ -82,9 +80,10 @@ pub use evidence::{
 pub use explanation::{Dominant, Explanation, Share, explain};
 pub use facts::Facts;
 pub use fates::{ClientLinks, LinkFacts};
-pub use run::{RunInputs, RunJoin};
+pub use run::{RunInputs, RunJoin, TcpSamples};
+pub use schema::share::{Cause, Confidence, Limit, Rule};
 pub use sequence::{TimeSequence, time_sequence};
-pub use summary::{Explained, Group, Summary};
+pub use summary::{Advice, Explained, Group, Summary};
 pub use timeline::Interval;
 pub use transfer::{Transfer, TransferTime};
 pub use what_if::{Prediction, Remedy, transfer, what_if};

@@ -2,10 +2,10 @@
 
 use schema::Direction;
 
-use crate::cause::{Cause, Confidence, Rule};
 use crate::evidence::{CpuWait, Evidence};
 use crate::timeline::{Label, Overlay, Timeline};
 use crate::view::{Parts, View};
+use schema::share::{Cause, Confidence, Rule};
 
 /// Divides the time until the request is at the server and returns when that was; `None` if no input shows it.
 pub(crate) fn divide(timeline: &mut Timeline, evidence: &Evidence, view: Option<&View>) -> Option<u64> {

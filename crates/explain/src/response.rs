@@ -7,7 +7,6 @@
 
 use std::ops::Range;
 
-use crate::cause::{Cause, Confidence, Rule};
 use crate::evidence::Evidence;
 use crate::hold::{Hold, Sender};
 use crate::request::{Transit, cpu_overlays, transit};
@@ -15,6 +14,7 @@ use crate::spacing::Spacing;
 use crate::steps::{Step, steps};
 use crate::timeline::{Label, Overlay, Timeline};
 use crate::view::{Sent, View};
+use schema::share::{Cause, Confidence, Rule};
 
 /// The bytes of the response on the connection's downward stream.
 #[derive(Clone, Debug)]

@@ -13,7 +13,9 @@ use schema::{Direction, RequestRecord};
 use units::Timestamp;
 
 use crate::capture::{Connections, Opening};
-use crate::evidence::{DataFrame, Evidence, Http2Windows, LoadTimes, Packet, Protocol, Span, WindowUpdate};
+use crate::evidence::{
+    CpuInterval, DataFrame, Evidence, Http2Windows, LoadTimes, Packet, Protocol, Span, TcpSample, WindowUpdate,
+};
 use crate::fates::{self, ClientLinks};
 
 /// What a run has besides the load's records.
@@ -26,6 +28,8 @@ pub struct RunInputs<'a> {
     /// Whether connections are missing among the captured packets. Then a connection is attributed only if no other
     /// request can have opened it.
     pub is_sample: bool,
+    /// Whether the capture lost packets.
+    pub capture_lost_packets: bool,
     /// The client with an address.
     pub client_of: &'a dyn Fn(IpAddr) -> Option<u32>,
     /// The links of each client; empty where they are not known or change during the run.
@@ -36,7 +40,14 @@ pub struct RunInputs<'a> {
     pub protocol: Protocol,
     /// Window of the load for HTTP/2 streams and connections, bytes.
     pub http2_window: u64,
+    /// TCP_INFO of the server's sockets, if it was sampled.
+    pub server_tcp: Option<&'a TcpSamples>,
+    /// Times in which the server's processes could not run, in order of their starts and ends; `None`: not known.
+    pub server_cpu: Option<&'a [CpuInterval]>,
 }
+
+/// Samples of TCP_INFO in order of time, by client and the client's port. A port may have been used again.
+pub type TcpSamples = HashMap<(u32, u16), Vec<TcpSample>>;
 
 /// The requests of a run, prepared for [`RunJoin::evidence`]: first [`RunJoin::note`] all, then [`RunJoin::join`].
 #[derive(Debug, Default)]
@@ -159,6 +170,7 @@ impl RunJoin {
             load: self.times(request),
             protocol: Some(inputs.protocol),
             configured_rtt_ns: inputs.rtts_ns.get(request.client as usize).copied(),
+            server_cpu: inputs.server_cpu.map(|waits| during(waits, request)),
             ..Evidence::default()
         };
         let Some(started) = request.started_at else { return evidence };
@@ -170,6 +182,7 @@ impl RunJoin {
             // A new connection's handshake lies before; it has the windows' scale.
             capture?.packets(sockets.client, server?, request.connected_at.unwrap_or(started), request.done_at)
         };
+        evidence.capture_lost_packets = inputs.capture_lost_packets;
         evidence.client_packets = packets(inputs.client, Some(sockets.server_at_client));
         evidence.server_packets = packets(inputs.server, sockets.server_at_server);
         if let (Some(client), Some(server)) = (&evidence.client_packets, &evidence.server_packets)
@@ -177,6 +190,11 @@ impl RunJoin {
         {
             evidence.path = Some(fates::records(client, server, links));
         }
+        evidence.server_tcp = inputs.server_tcp.and_then(|all| {
+            let samples = all.get(&(request.client, sockets.client.port()))?;
+            let opened = request.connected_at.unwrap_or(started);
+            sampled(samples, opened, request.done_at)
+        });
         if let Some(packets) = &evidence.client_packets {
             let is_first = request.connected_at.is_some();
             evidence.response = response_span(packets, request, is_first).map(|span| vec![span]);
@@ -225,6 +243,21 @@ impl RunJoin {
         let from = begun.saturating_sub(OVERLAP_SEARCHED);
         times[from..begun].iter().filter(|(_, other)| *other > started).count() > 1
     }
+}
+
+/// The waits of the server that overlap the request.
+fn during(waits: &[CpuInterval], request: &RequestRecord) -> Vec<CpuInterval> {
+    let first = waits.partition_point(|wait| wait.to <= request.scheduled_at);
+    waits[first..].iter().take_while(|wait| wait.from < request.done_at).copied().collect()
+}
+
+/// The samples from the last one before `from` to the first one after `to`; `None` without one that is as late as
+/// `from`: the connection was not sampled then.
+fn sampled(samples: &[TcpSample], from: Timestamp, to: Timestamp) -> Option<Vec<TcpSample>> {
+    let first = samples.partition_point(|sample| sample.at <= from).saturating_sub(1);
+    let end = (samples.partition_point(|sample| sample.at <= to) + 1).min(samples.len());
+    let samples = samples.get(first..end)?;
+    samples.last().is_some_and(|last| last.at >= from).then(|| samples.to_vec())
 }
 
 /// Requests before another one on its connection of which the overlap is examined: more than a connection has streams.

@@ -2,10 +2,10 @@
 
 use units::figures::{bit_rate, duration};
 
-use crate::cause::{Cause, Confidence, Limit};
 use crate::explanation::{Dominant, Explanation};
-use crate::summary::{Group, limits};
+use crate::summary::{Advice, Group, limits};
 use crate::what_if::{Remedy, transfer, what_if};
+use schema::share::{Cause, Confidence, Limit};
 
 /// The sentence for a group, with the figures of `example`, one of its responses.
 pub(crate) fn sentence(group: &Group, example: &Explanation) -> String {
@@ -21,16 +21,29 @@ pub(crate) fn sentence(group: &Group, example: &Explanation) -> String {
         return format!("{place} {median}, {percent} % is unknown: the inputs do not decide what limits it.");
     }
     let text = format!("{place} {median}, {}.", clause(dominant, group, example));
-    // Distance cannot be shortened: what else takes long is worth a sentence.
-    let next = limits(&group.shares).into_iter().find(|limit| {
-        dominant.limit == Limit::Of(Cause::Propagation)
-            && ![dominant.limit, Limit::Of(Cause::Unknown)].contains(&limit.limit)
-            && percent(limit.time_ns, group) >= NEXT_PERCENT_MIN
-    });
-    match next {
+    match after_distance(group, dominant) {
         Some(next) => format!("{text} Another {}.", clause(next, group, example)),
         None => text,
     }
+}
+
+/// The limit that takes longest after distance, if that dominates. Distance cannot be shortened: what else takes long is
+/// worth a sentence.
+fn after_distance(group: &Group, dominant: Dominant) -> Option<Dominant> {
+    limits(&group.shares).into_iter().find(|limit| {
+        dominant.limit == Limit::Of(Cause::Propagation)
+            && ![dominant.limit, Limit::Of(Cause::Unknown)].contains(&limit.limit)
+            && percent(limit.time_ns, group) >= NEXT_PERCENT_MIN
+    })
+}
+
+/// The remedy that [`sentence`] names, if it gains something.
+pub(crate) fn advice(group: &Group, example: &Explanation) -> Option<Advice> {
+    let dominant = group.dominant?;
+    let limit = after_distance(group, dominant).unwrap_or(dominant);
+    let prediction = what_if(example, remedy_of(limit.limit, example)?)?;
+    let measured_ns = example.response_time_ns();
+    (prediction.gain_ns > 0).then_some(Advice { distance_ns: group.distance_ns, measured_ns, prediction })
 }
 
 /// Share of the response time from which the limit after distance is named.
@@ -88,50 +101,61 @@ fn phrase(limit: Limit) -> &'static str {
 fn detail(limit: Limit, example: &Explanation) -> Option<String> {
     let facts = &example.facts;
     let Limit::Of(cause) = limit else { return None };
+    let state = match cause {
+        Cause::CongestionWindow => {
+            let window = facts.initial_window?;
+            let round_trips = transfer(example)?.simulate().round_trips;
+            format!("the server's initial window is {window} segments and the response needs {round_trips} round trips")
+        }
+        Cause::ReceiveWindow => format!("the client admits {} in flight", size(facts.receive_window?)),
+        Cause::SendBuffer => format!("the server has at most {} in flight", size(facts.peak_in_flight?)),
+        Cause::Http2StreamWindow | Cause::Http2ConnectionWindow => {
+            format!("the client's window is {}", size(facts.http2_window?))
+        }
+        Cause::TcpHandshake => String::from("the connection is opened for the request"),
+        Cause::TlsHandshake => format!("it takes {}", duration(example.time_of(Cause::TlsHandshake))),
+        Cause::BottleneckRate => {
+            let rate = bit_rate(facts.bottleneck_bit_per_s? as f64);
+            format!("{} at {rate}", size(facts.response_bytes?))
+        }
+        Cause::Propagation => format!("the round trip is {}", duration(facts.rtt_ns?)),
+        _ => return None,
+    };
+    Some(match remedy_of(limit, example) {
+        Some(remedy) => with_remedy(state, example, remedy),
+        None => state,
+    })
+}
+
+/// What would remove a limit; `None` where nothing known would.
+fn remedy_of(limit: Limit, example: &Explanation) -> Option<Remedy> {
+    let facts = &example.facts;
+    let Limit::Of(cause) = limit else { return None };
     match cause {
         Cause::CongestionWindow => {
             let window = u64::from(facts.initial_window?);
             let larger = if window < 10 { 10 } else { LARGE_INITIAL_WINDOW };
-            let round_trips = transfer(example)?.simulate().round_trips;
-            let state = format!(
-                "the server's initial window is {window} segments and the response needs {round_trips} round trips"
-            );
-            if window >= larger {
-                return Some(state);
-            }
-            let remedy = format!("with an initial window of {larger}");
-            Some(with_remedy(state, example, &remedy, Remedy::InitialWindow(larger)))
+            (window < larger).then_some(Remedy::InitialWindow(larger))
         }
-        Cause::ReceiveWindow => {
-            let window = facts.receive_window?;
-            let larger = ample(example)?.max(window);
-            let state = format!("the client admits {} in flight", size(window));
-            Some(with_remedy(state, example, &format!("with {}", size(larger)), Remedy::ReceiveWindow(larger)))
-        }
-        Cause::SendBuffer => {
-            let larger = ample(example)?;
-            let state = format!("the server has at most {} in flight", size(facts.peak_in_flight?));
-            Some(with_remedy(state, example, &format!("with {}", size(larger)), Remedy::SendBuffer(larger)))
-        }
-        Cause::Http2StreamWindow | Cause::Http2ConnectionWindow => {
-            let larger = ample(example)?;
-            let state = format!("the client's window is {}", size(facts.http2_window?));
-            Some(with_remedy(state, example, &format!("with {}", size(larger)), Remedy::StreamWindow(larger)))
-        }
-        Cause::TcpHandshake => {
-            let state = String::from("the connection is opened for the request");
-            Some(with_remedy(state, example, "on an open connection", Remedy::KeepAlive))
-        }
-        Cause::TlsHandshake => {
-            let state = format!("it takes {}", duration(example.time_of(Cause::TlsHandshake)));
-            Some(with_remedy(state, example, "with a resumed session", Remedy::TlsResumption))
-        }
-        Cause::BottleneckRate => {
-            let rate = bit_rate(facts.bottleneck_bit_per_s? as f64);
-            Some(format!("{} at {rate}", size(facts.response_bytes?)))
-        }
-        Cause::Propagation => Some(format!("the round trip is {}", duration(facts.rtt_ns?))),
+        Cause::ReceiveWindow => Some(Remedy::ReceiveWindow(ample(example)?.max(facts.receive_window?))),
+        Cause::SendBuffer => Some(Remedy::SendBuffer(ample(example)?)),
+        Cause::Http2StreamWindow | Cause::Http2ConnectionWindow => Some(Remedy::StreamWindow(ample(example)?)),
+        Cause::TcpHandshake => Some(Remedy::KeepAlive),
+        Cause::TlsHandshake => Some(Remedy::TlsResumption),
         _ => None,
+    }
+}
+
+/// A remedy as part of a sentence.
+fn change(remedy: Remedy) -> String {
+    match remedy {
+        Remedy::InitialWindow(segments) => format!("with an initial window of {segments}"),
+        Remedy::ReceiveWindow(bytes) | Remedy::SendBuffer(bytes) | Remedy::StreamWindow(bytes) => {
+            format!("with {}", size(bytes))
+        }
+        Remedy::KeepAlive => String::from("on an open connection"),
+        Remedy::TlsResumption => String::from("with a resumed session"),
+        Remedy::Rtt(rtt_ns) => format!("at {}", duration(rtt_ns)),
     }
 }
 
@@ -144,14 +168,14 @@ fn ample(example: &Explanation) -> Option<u64> {
 }
 
 /// The state of things, and what it would be with a remedy.
-fn with_remedy(state: String, example: &Explanation, change: &str, remedy: Remedy) -> String {
+fn with_remedy(state: String, example: &Explanation, remedy: Remedy) -> String {
     match what_if(example, remedy) {
         Some(prediction) if prediction.gain_ns > 0 => {
             let gain = duration(prediction.gain_ns.unsigned_abs());
             let [before, after] = prediction.round_trips;
             let rounds =
                 if before > after { format!(" {after} instead of {before} round trips and") } else { String::new() };
-            format!("{state}; {change} it would need{rounds} about {gain} less")
+            format!("{state}; {} it would need{rounds} about {gain} less", change(remedy))
         }
         _ => state,
     }

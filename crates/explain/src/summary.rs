@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::cause::{Cause, Confidence, Limit};
 use crate::explanation::{Dominant, Explanation, Share};
-use crate::sentence::sentence;
+use crate::sentence::{advice, sentence};
+use crate::what_if::Prediction;
+use schema::share::{Cause, Confidence, Limit};
 
 /// A response of a set.
 #[derive(Clone, Debug)]
@@ -29,6 +30,19 @@ pub struct Summary {
     /// What limits the median response of the distance whose median is longest, with a remedy where one is known; and
     /// what limits p99, if that is something else and takes far longer.
     pub sentence: String,
+    /// The remedy that the sentence names for the median response; `None` where it names none that gains something.
+    pub advice: Option<Advice>,
+}
+
+/// A remedy with its predicted gain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Advice {
+    /// Distance of the responses, nanoseconds; `None` of several or unknown distances.
+    pub distance_ns: Option<u64>,
+    /// Response time of the response for which the gain is predicted, nanoseconds.
+    pub measured_ns: u64,
+    /// The remedy, and the response time with it.
+    pub prediction: Prediction,
 }
 
 /// Responses of about the same response time.
@@ -79,6 +93,7 @@ impl Summary {
         let headline = distances.iter().max_by_key(|group| group.response_time_ns).cloned();
         let headline = headline.or_else(|| group(responses, &all, PERCENTILES[0], None));
         let sentence_of = |group: &Group| sentence(group, &responses[group.example].explanation);
+        let advice = headline.as_ref().and_then(|group| advice(group, &responses[group.example].explanation));
         let sentence = headline.map_or(String::from("No response to explain."), |group| {
             // The tail has a sentence of its own where something else limits it.
             let limit = |group: &Group| group.dominant.map(|dominant| dominant.limit);
@@ -90,7 +105,7 @@ impl Summary {
             sentence_of(&group) + &tail
         });
         let slowest = all.iter().rev().take(SLOWEST).copied().collect();
-        Summary { responses: responses.len(), percentiles, distances, slowest, sentence }
+        Summary { responses: responses.len(), percentiles, distances, slowest, sentence, advice }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Time divided without gap or overlap: intervals are only ever appended at the cursor.
 
-use crate::cause::{Cause, Confidence, Rule};
+use schema::share::{Cause, Confidence, Rule};
 
 /// A part of a response time and what it was spent on. Times are nanoseconds since the run's zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]

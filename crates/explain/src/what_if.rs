@@ -4,9 +4,9 @@
 //! simulation leaves out of each round trip (queues of others, jitter, hosts) changes with the number of round trips.
 //! Time of the server's application and of the load generator stays as measured.
 
-use crate::cause::Cause;
 use crate::explanation::Explanation;
 use crate::transfer::Transfer;
+use schema::share::Cause;
 
 /// One change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]

@@ -1,8 +1,8 @@
 //! Properties that hold for any evidence: contradictory, out of order or truncated, too.
 
 use explain::{
-    Cause, CpuInterval, CpuWait, DataFrame, Evidence, Http2Windows, LoadTimes, Packet, PathRecord, Protocol, Span,
-    TcpSample, WindowUpdate, explain,
+    Cause, Confidence, CpuInterval, CpuWait, DataFrame, Evidence, Http2Windows, LoadTimes, Packet, PathRecord,
+    Protocol, Rule, Span, TcpSample, WindowUpdate, explain,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -95,6 +95,7 @@ fn sample() -> impl Strategy<Value = TcpSample> {
             segment_bytes: segment,
             min_rtt_ns,
             pacing_rate: min_rtt_ns,
+            unsent_bytes: min_rtt_ns.map(|unsent| unsent % 3),
             send_buffer_limited_ns: limited,
         },
     )
@@ -136,6 +137,7 @@ fn evidence() -> impl Strategy<Value = Evidence> {
                     load,
                     client_packets,
                     server_packets,
+                    capture_lost_packets: rest.1.is_some(),
                     path,
                     client_tcp,
                     server_tcp,
@@ -152,6 +154,18 @@ fn evidence() -> impl Strategy<Value = Evidence> {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_capture_with_losses_divides_the_same_with_less_confidence(evidence in evidence()) {
+        let explained = |capture_lost_packets| explain(&Evidence { capture_lost_packets, ..evidence.clone() });
+        let (whole, lossy) = (explained(false), explained(true));
+        prop_assert_eq!(whole.intervals.len(), lossy.intervals.len());
+        for (one, other) in whole.intervals.iter().zip(&lossy.intervals) {
+            prop_assert_eq!((one.from_ns, one.to_ns, one.cause, one.rule), (other.from_ns, other.to_ns, other.cause, other.rule));
+            let by_record = matches!(one.rule, Rule::LoadRecord | Rule::ServerCpu | Rule::NoInput);
+            prop_assert!(other.confidence <= one.confidence && (by_record || other.confidence < Confidence::Certain));
+        }
+    }
 
     #[test]
     fn shares_sum_to_the_response_time_for_any_evidence(evidence in evidence()) {

@@ -24,6 +24,8 @@ pub struct ExplainSources<'a> {
     pub examples: Vec<ExplainedResponse<'a>>,
     /// What limits the explanation.
     pub notes: &'a [String],
+    /// What came of trying the sentence's remedy; `None` where it was not asked for.
+    pub tried: Option<String>,
 }
 
 /// A response on the page.
@@ -54,6 +56,9 @@ pub fn explain_page(sources: &ExplainSources<'_>) -> Page {
         .filter_map(|group| Some((format!("RTT {}", duration(group.distance_ns?)), group)))
         .collect();
     let mut shares = Section::new("Where the time goes");
+    if let Some(tried) = &sources.tried {
+        shares = shares.text(tried);
+    }
     let causes = largest(summary.percentiles.iter().chain(&summary.distances));
     if let Some(bars) = stacked("Response time by percentile", &percentiles, &causes) {
         shares = shares.figure(bars);

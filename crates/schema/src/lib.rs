@@ -11,6 +11,8 @@
 //!
 //! [`cache_exchange::CacheExchange`] is a request of a cache benchmark, [`cache_part::CachePart`] their summary.
 //!
+//! [`explain_rows`] are what a run keeps for `yamabiko explain`, and what that found: [`share`] has its causes.
+//!
 //! [`progress::RunProgress`] is the snapshot of a run that is under way, [`distribution::DistributionRecord`] the
 //! response times of one second.
 //!
@@ -34,6 +36,7 @@ pub mod disk_part;
 pub mod distribution;
 pub mod doctor;
 pub mod document;
+pub mod explain_rows;
 pub mod finding;
 pub mod fleet_row;
 pub mod forwarding_part;
@@ -46,6 +49,7 @@ pub mod request;
 pub mod second;
 pub mod server_cores;
 pub mod server_second;
+pub mod share;
 pub mod table;
 pub mod tap_exchange;
 pub mod tap_part;
@@ -69,6 +73,7 @@ pub use disk_part::{DiskDocument, DiskTest};
 pub use distribution::{Bucket, DistributionRecord, FineBucket, Measure};
 pub use doctor::DoctorDocument;
 pub use document::{Check, CheckState, Document, Level, Quantiles, Validity, Verdict};
+pub use explain_rows::{ServerWaitRow, ShareRow, TcpSampleRow, WaitCause};
 pub use finding::Finding;
 pub use fleet_row::FleetRow;
 pub use forwarding_part::{

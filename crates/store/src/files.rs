@@ -1,7 +1,7 @@
 //! Atomic writing of files: a file is complete or does not exist.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::Write;
+use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -16,6 +16,23 @@ pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
 /// As `write_whole`, for a file that only its owner may read.
 pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> Result<()> {
     write_for(0o600, path, bytes)
+}
+
+/// As `write_whole`, for content that `write` makes.
+pub(crate) fn write_with(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
+    let unfinished = unfinished(path);
+    let written = File::create(&unfinished).map_err(|source| StoreError::io("create", &unfinished, source));
+    let outcome = written.and_then(|file| {
+        let mut buffered = BufWriter::new(&file);
+        let whole = write(&mut buffered).and_then(|()| buffered.flush());
+        drop(buffered);
+        whole.map_err(|source| StoreError::io("write", &unfinished, source))?;
+        publish(&file, &unfinished, path)
+    });
+    if outcome.is_err() {
+        discard(&unfinished);
+    }
+    outcome
 }
 
 /// Writes a file with `mode`, masked by the umask.

@@ -8,15 +8,15 @@ use std::time::SystemTime;
 use schema::{
     CacheExchange, CapacityDocument, CompareDocument, ConnectionRecord, DiskDocument, DistributionRecord, Document,
     GatewayDocument, PredictDocument, QuicConnectionRecord, ReproductionDocument, RequestRecord, SecondRecord,
-    ServerSecond, TapExchange, WatchPart, WatchSecond, WireRequest,
+    ServerSecond, ServerWaitRow, ShareRow, TapExchange, TcpSampleRow, WatchPart, WatchSecond, WireRequest,
 };
 use stats::Histogram;
 
 use crate::reader::count_parts;
 use crate::{
     CacheExchangesWriter, ConnectionsWriter, DistributionsWriter, ProgressFile, QuicConnectionsWriter, RequestsWriter,
-    Result, SeriesWriter, ServerSeriesWriter, StoreError, TableWriter, TapsWriter, WatchSeriesWriter,
-    WireRequestsWriter, files, hlog,
+    Result, SeriesWriter, ServerSeriesWriter, ServerWaitsWriter, StoreError, TableWriter, TapsWriter, TcpSamplesWriter,
+    WatchSeriesWriter, WireRequestsWriter, files, hlog,
 };
 use schema::Record;
 
@@ -158,6 +158,25 @@ impl RunFolder {
         TableWriter::<TapExchange>::new(&self.path)
     }
 
+    /// Begins tcp_samples.parquet.
+    pub fn tcp_samples(&self) -> TcpSamplesWriter {
+        TableWriter::<TcpSampleRow>::new(&self.path)
+    }
+
+    /// Begins server_waits.parquet.
+    pub fn server_waits(&self) -> ServerWaitsWriter {
+        TableWriter::<ServerWaitRow>::new(&self.path)
+    }
+
+    /// Writes a file atomically: `write` writes its content under another name, then the file is made durable and
+    /// renamed.
+    ///
+    /// # Errors
+    /// A full disk or another failure of the file system; then there is no such file.
+    pub fn write_file(&self, name: &str, write: impl FnOnce(&mut dyn io::Write) -> io::Result<()>) -> Result<()> {
+        files::write_with(&self.path.join(name), write)
+    }
+
     /// Begins cache_exchanges.parquet.
     pub fn cache_exchanges(&self) -> CacheExchangesWriter {
         TableWriter::<CacheExchange>::new(&self.path)
@@ -170,6 +189,29 @@ impl RunFolder {
     pub fn write_hlog(&self, name: &str, intervals: &[(u64, u64, &Histogram)]) -> Result<()> {
         hlog::write(&self.path, name, self.started, intervals)
     }
+}
+
+/// Adds a part to the summary of the run in `dir`, or replaces it. Readers of the document do not see it.
+///
+/// # Errors
+/// There is no summary, or a failure of the file system; the summary is then as before.
+pub fn add_part(dir: &Path, name: &str, part: serde_json::Value) -> Result<()> {
+    let path = dir.join(SUMMARY);
+    let text = fs::read(&path).map_err(|source| StoreError::io("read", &path, source))?;
+    let mut whole: serde_json::Map<String, serde_json::Value> =
+        serde_json::from_slice(&text).map_err(|source| StoreError::summary(&path, source))?;
+    whole.insert(name.to_owned(), part);
+    let mut text = serde_json::to_string_pretty(&whole).map_err(|source| StoreError::summary(&path, source))?;
+    text.push('\n');
+    files::write_whole(&path, text.as_bytes())
+}
+
+/// Writes shares.parquet of the run in `dir`.
+///
+/// # Errors
+/// A full disk or another failure of the file system; then there is no such file, or the one before.
+pub fn write_shares(dir: &Path, shares: &[ShareRow]) -> Result<()> {
+    TableWriter::<ShareRow>::new(dir).finish_with_rows(shares).map(drop)
 }
 
 /// The document of the run in `dir`.

@@ -5,6 +5,8 @@
 //!   SecondRecord  ──> TableWriter ──> series/000001.parquet ..    ──finish──>  series.parquet
 //!   ConnectionRecord, WireRequest, WatchSecond ──> the same, of captured packets
 //!   TapExchange   ──> the same, of socket calls
+//!   TcpSampleRow, ServerWaitRow ──> tcp_samples.parquet, server_waits.parquet, at the end
+//!   ShareRow      ──> shares.parquet, by `explain`
 //!   CacheExchange ──> the same, of a cache's responses and their verification
 //!   Histogram     ──────────────────────────────────────────────────────────>  response_time.hlog ..
 //!   plan (text)   ──────────────────────────────────────────────────────────>  plan.toml
@@ -57,8 +59,8 @@ pub use disk_use::{DiskUse, disk_use};
 pub use entry::{RunEntry, RunState};
 pub use error::{Result, StoreError};
 pub use folder::{
-    RunFolder, read_capacity, read_compare, read_disk, read_gateway, read_plan, read_predict, read_reproduction,
-    read_summary, read_watch_part,
+    RunFolder, add_part, read_capacity, read_compare, read_disk, read_gateway, read_plan, read_predict,
+    read_reproduction, read_summary, read_watch_part, write_shares,
 };
 pub use hlog::read_histogram;
 pub use listing::{CatalogueUse, Listing};
@@ -68,7 +70,8 @@ pub use part_file::{PartFile, PartWriter};
 pub use progress::{ProgressFile, read_progress};
 pub use reader::{
     Rows, read_cache_exchanges, read_connections, read_distributions, read_quic_connections, read_requests,
-    read_series, read_server_series, read_taps, read_watch_series, read_wire_requests,
+    read_series, read_server_series, read_server_waits, read_shares, read_taps, read_tcp_samples, read_watch_series,
+    read_wire_requests,
 };
 pub use removal::{removable, remove};
 pub use run_store::RunStore;
@@ -77,5 +80,6 @@ pub use tags::{change_tags, read_tags};
 pub use tail::{Fresh, Tail};
 pub use writer::{
     CacheExchangesWriter, ConnectionsWriter, DistributionsWriter, QuicConnectionsWriter, RequestsWriter, SeriesWriter,
-    ServerSeriesWriter, TableWriter, TapsWriter, WatchSeriesWriter, WireRequestsWriter,
+    ServerSeriesWriter, ServerWaitsWriter, SharesWriter, TableWriter, TapsWriter, TcpSamplesWriter, WatchSeriesWriter,
+    WireRequestsWriter,
 };

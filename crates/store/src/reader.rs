@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use schema::{
     CacheExchange, ConnectionRecord, DistributionRecord, QuicConnectionRecord, RequestRecord, SecondRecord,
-    ServerSecond, TapExchange, WatchSecond, WireRequest,
+    ServerSecond, ServerWaitRow, ShareRow, TapExchange, TcpSampleRow, WatchSecond, WireRequest,
 };
 
 use crate::decode::Input;
@@ -83,6 +83,30 @@ pub fn read_watch_series(dir: &Path) -> Result<Rows<WatchSecond>> {
 /// # Errors
 /// See [`read_requests`].
 pub fn read_taps(dir: &Path) -> Result<Rows<TapExchange>> {
+    Rows::open(dir)
+}
+
+/// The TCP state of a run's connections at the server.
+///
+/// # Errors
+/// See [`read_requests`].
+pub fn read_tcp_samples(dir: &Path) -> Result<Rows<TcpSampleRow>> {
+    Rows::open(dir)
+}
+
+/// The times in which a run's server was ready to run and did not.
+///
+/// # Errors
+/// See [`read_requests`].
+pub fn read_server_waits(dir: &Path) -> Result<Rows<ServerWaitRow>> {
+    Rows::open(dir)
+}
+
+/// The shares of a run's response times, as `explain` found them.
+///
+/// # Errors
+/// See [`read_requests`].
+pub fn read_shares(dir: &Path) -> Result<Rows<ShareRow>> {
     Rows::open(dir)
 }
 

@@ -6,7 +6,7 @@ mod page;
 use schema::table::{Record, Table};
 use schema::{
     CacheExchange, ConnectionRecord, DistributionRecord, FleetRow, QuicConnectionRecord, RequestRecord, SecondRecord,
-    ServerSecond, TapExchange, WatchSecond, WireRequest,
+    ServerSecond, ServerWaitRow, ShareRow, TapExchange, TcpSampleRow, WatchSecond, WireRequest,
 };
 
 pub use page::columns_page;
@@ -23,6 +23,9 @@ pub fn columns() -> Vec<Table> {
         WireRequest::table(),
         WatchSecond::table(),
         TapExchange::table(),
+        TcpSampleRow::table(),
+        ServerWaitRow::table(),
+        ShareRow::table(),
         CacheExchange::table(),
         FleetRow::table(),
     ]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use schema::{
     CacheExchange, ConnectionRecord, DistributionRecord, QuicConnectionRecord, RequestRecord, SecondRecord,
-    ServerSecond, TapExchange, WatchSecond, WireRequest,
+    ServerSecond, ServerWaitRow, ShareRow, TapExchange, TcpSampleRow, WatchSecond, WireRequest,
 };
 
 use crate::encode::Encoder;
@@ -32,6 +32,12 @@ pub type WireRequestsWriter = TableWriter<WireRequest>;
 pub type WatchSeriesWriter = TableWriter<WatchSecond>;
 /// Writes taps.parquet.
 pub type TapsWriter = TableWriter<TapExchange>;
+/// Writes tcp_samples.parquet.
+pub type TcpSamplesWriter = TableWriter<TcpSampleRow>;
+/// Writes server_waits.parquet.
+pub type ServerWaitsWriter = TableWriter<ServerWaitRow>;
+/// Writes shares.parquet.
+pub type SharesWriter = TableWriter<ShareRow>;
 /// Writes cache_exchanges.parquet.
 pub type CacheExchangesWriter = TableWriter<CacheExchange>;
 

@@ -21,11 +21,13 @@ use crate::accounting;
 use crate::clock::Deadline;
 use crate::error::{Error, Result};
 
+pub use clocks::{ThreadList, ThrottleClock};
 pub use sweep::sweep;
 pub use trial::{BoundTrial, cpu_quota, describe, try_bound};
 
 use hierarchy::Hierarchies;
 
+mod clocks;
 mod hierarchy;
 pub(crate) mod sweep;
 mod trial;
@@ -218,12 +220,7 @@ impl Cgroup {
 
     /// The numbers of its threads.
     pub fn threads(&self) -> Vec<i32> {
-        let path = match &self.version {
-            Version::Two { directory } => directory.join("cgroup.threads"),
-            Version::One { cpuacct, .. } => cpuacct.join("tasks"),
-        };
-        let text = fs::read_to_string(path).unwrap_or_default();
-        text.lines().filter_map(|line| line.parse().ok()).collect()
+        self.thread_list().read()
     }
 
     /// Time for which at least one of its threads waited for a core. Only on version 2 with pressure stall information

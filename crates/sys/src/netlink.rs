@@ -17,7 +17,7 @@ use nix::errno::Errno;
 
 use crate::error::{Error, Result};
 
-pub use diag::{ListeningSocket, SockDiag};
+pub use diag::{ListeningSocket, SockDiag, TcpInfo};
 pub use existing::{ExistingRouteKind, Found};
 pub use route::{Route, RouteKind};
 

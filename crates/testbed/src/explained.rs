@@ -3,6 +3,7 @@
 //! ```text
 //!   requests.parquet ------------------------> RunJoin --\
 //!   packets-client.pcap, packets-server.pcap -> Connections --> evidence --> explanation of each response
+//!   tcp_samples.parquet, server_waits.parquet ------------/
 //!   plan.toml --> links of each client ------------------/
 //! ```
 //!
@@ -14,10 +15,13 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use explain::{ClientLinks, Connections, Evidence, Explained, LinkFacts, Protocol, RunInputs, RunJoin};
+use explain::{
+    ClientLinks, Connections, CpuInterval, CpuWait, Evidence, Explained, LinkFacts, Protocol, RunInputs, RunJoin,
+    TcpSample, TcpSamples,
+};
 use path::{AddressPlan, EffectSpec, LinkSpec, PathSpec, Propagation};
 use plan::{HttpVersion, Plan};
-use schema::{Document, RequestRecord};
+use schema::{Document, RequestRecord, WaitCause};
 use units::time::saturating_nanos;
 use units::{Limit, Timestamp};
 use wire::capture::{Decoder, Step};
@@ -40,6 +44,10 @@ pub struct RunEvidence {
     join: RunJoin,
     captures: Option<[Connections; 2]>,
     facts: KeptFacts,
+    /// States of the server's sockets, if they were sampled.
+    samples: Option<TcpSamples>,
+    /// Times in which the server did not run, if they were recorded.
+    waits: Option<Vec<CpuInterval>>,
     links: Vec<ClientLinks>,
     rtts_ns: Vec<u64>,
     /// The class of distance of each client.
@@ -115,6 +123,8 @@ impl RunEvidence {
             notes,
             urls: urls(&plan),
             join: RunJoin::new(),
+            samples: facts.is_some().then(|| read_samples(dir)).transpose()?.filter(|samples| !samples.is_empty()),
+            waits: if facts.is_some() { read_waits(dir)? } else { None },
             captures,
             facts: facts.unwrap_or_default(),
             links,
@@ -162,11 +172,14 @@ impl RunEvidence {
             client: self.captures.as_ref().map(|[client, _]| client),
             server: self.captures.as_ref().map(|[_, server]| server),
             is_sample: self.facts.one_in > 1 || self.facts.lost > 0,
+            capture_lost_packets: self.facts.lost > 0,
             client_of: &client_of,
             links: &self.links,
             rtts_ns: &self.rtts_ns,
             protocol: self.protocol,
             http2_window: u64::from(crate::drive::HTTP2_WINDOW),
+            server_tcp: self.samples.as_ref(),
+            server_cpu: self.waits.as_deref(),
         }
     }
 
@@ -234,7 +247,8 @@ fn notes_of(facts: &KeptFacts) -> Vec<String> {
         notes.push(format!("packets were kept until {until} of the run; later responses have the load's times alone"));
     }
     if facts.lost > 0 {
-        notes.push(format!("the capture lost {} packets; responses around them may seem to have losses", facts.lost));
+        notes.push(format!("the capture lost {} packets; responses around them may seem to have losses, and what rests on packets is less sure",
+            facts.lost));
     }
     notes
 }
@@ -286,6 +300,42 @@ fn links(spec: &PathSpec) -> Vec<ClientLinks> {
     spec.clients.iter().enumerate().map(of).collect()
 }
 
+/// The states of the server's sockets.
+fn read_samples(dir: &Path) -> Result<TcpSamples, TestbedError> {
+    let mut samples = TcpSamples::new();
+    for row in store::read_tcp_samples(dir).map_err(TestbedError::environment)? {
+        let row = row.map_err(TestbedError::environment)?;
+        samples.entry((row.client, row.client_port)).or_default().push(TcpSample {
+            at: row.at,
+            congestion_window: row.congestion_window,
+            segment_bytes: row.segment_bytes,
+            min_rtt_ns: row.min_rtt_ns,
+            pacing_rate: row.pacing_bytes_per_s,
+            unsent_bytes: Some(row.unsent_bytes.into()),
+            send_buffer_limited_ns: row.send_buffer_limited_ns,
+        });
+    }
+    samples.values_mut().for_each(|of_port| of_port.sort_by_key(|sample| sample.at));
+    Ok(samples)
+}
+
+/// The times in which the server did not run; `None` of a run that did not record them.
+fn read_waits(dir: &Path) -> Result<Option<Vec<CpuInterval>>, TestbedError> {
+    if !dir.join("server_waits.parquet").exists() {
+        return Ok(None);
+    }
+    let rows = store::read_server_waits(dir).map_err(TestbedError::environment)?;
+    let interval = |row: schema::ServerWaitRow| CpuInterval {
+        from: row.from,
+        to: row.to,
+        why: match row.cause {
+            WaitCause::CpuLimit => CpuWait::Throttled,
+            WaitCause::RunQueue => CpuWait::RunQueue,
+        },
+    };
+    rows.map(|row| row.map(interval)).collect::<store::Result<_>>().map(Some).map_err(TestbedError::environment)
+}
+
 /// The packets of one end, with times on the run's clock, whose zero is `zero_unix_ns`. `expected` is their number.
 fn read_packets(path: &Path, zero_unix_ns: u64, expected: u64) -> Result<Connections, TestbedError> {
     let failed = |error: &dyn std::fmt::Display| TestbedError::Environment(format!("{}: {error}", path.display()));
@@ -325,3 +375,6 @@ fn read_packets(path: &Path, zero_unix_ns: u64, expected: u64) -> Result<Connect
 
 /// Bytes of a file that are read together.
 const READ_BYTES: usize = 1 << 20;
+
+#[cfg(test)]
+mod tests;

@@ -34,6 +34,7 @@ mod path_part;
 mod recorder;
 mod recording_folder;
 pub mod server;
+mod server_samples;
 mod shards;
 pub mod snapshot;
 pub mod tap;

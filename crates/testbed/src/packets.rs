@@ -10,17 +10,19 @@
 //! address and port, independently of what happens on them. If one connection alone fills the memory, packets are kept
 //! until then. Nothing is written while the load runs.
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
-use std::path::Path;
+use std::io::Write;
+use std::net::{IpAddr, SocketAddr};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
+use store::RunFolder;
 use units::Timestamp;
 use wire::capture::write;
-use wire::ip::{self, TcpHeader};
+use wire::ip::{self, Addresses, TcpHeader};
 use wire::link::LinkType;
+use wire::tcp::flags;
 
+use crate::server_samples::{OpenedSocket, SocketFeed};
 use crate::watching::between::End;
 
 /// Most bytes of memory for the kept packets of both ends.
@@ -53,6 +55,8 @@ pub struct KeptPackets {
     /// Connections are kept whose hash has none of these bits.
     sample_mask: u32,
     until: Option<Timestamp>,
+    /// Receives the addresses of connections that are kept.
+    feed: Option<SocketFeed>,
 }
 
 /// Names of the files, by end.
@@ -68,7 +72,12 @@ impl Default for KeptPackets {
 
 impl KeptPackets {
     fn with_memory(memory_max: usize) -> KeptPackets {
-        KeptPackets { ends: [Vec::new(), Vec::new()], memory_max, sample_mask: 0, until: None }
+        KeptPackets { ends: [Vec::new(), Vec::new()], memory_max, sample_mask: 0, until: None, feed: None }
+    }
+
+    /// No packets yet; the addresses of new connections go to `feed`.
+    pub(crate) fn feeding(feed: Option<SocketFeed>) -> KeptPackets {
+        KeptPackets { feed, ..KeptPackets::default() }
     }
 
     /// Keeps the headers of a TCP packet.
@@ -76,9 +85,16 @@ impl KeptPackets {
         if self.until.is_some() {
             return;
         }
-        let Some((connection, length)) = connection_and_header(bytes, original_length as usize) else { return };
+        let Some(header) = Header::parse(bytes, original_length as usize) else { return };
+        let (connection, length) = (header.connection, header.length);
         if connection & self.sample_mask != 0 {
             return;
+        }
+        if header.opens
+            && end == End::Server
+            && let Some(feed) = &self.feed
+        {
+            feed.opened(header.socket());
         }
         let Some(headers) = bytes.get(..length) else { return };
         let used: usize = self.ends.iter().map(Vec::len).sum();
@@ -87,6 +103,7 @@ impl KeptPackets {
             return self.packet(end, at, bytes, original_length);
         }
         let into = &mut self.ends[index(end)];
+        into.reserve(RECORD_BYTES + length);
         into.extend(at.as_nanos().to_le_bytes());
         into.extend(connection.to_le_bytes());
         into.extend(original_length.to_le_bytes());
@@ -125,7 +142,7 @@ impl KeptPackets {
     ///
     /// # Errors
     /// A file cannot be written; the facts, without which the packets are not used, are written last.
-    pub fn write(&self, folder: &Path, lost: u64, started: SystemTime) -> std::io::Result<()> {
+    pub fn write(&self, folder: &RunFolder, lost: u64, started: SystemTime) -> store::Result<()> {
         let zero = started.duration_since(UNIX_EPOCH).unwrap_or_default();
         let zero_unix_ns = units::time::saturating_nanos(zero);
         let mut facts = KeptFacts {
@@ -135,27 +152,35 @@ impl KeptPackets {
             zero_unix_ns,
             ..KeptFacts::default()
         };
-        for (at, (end, name)) in self.ends.iter().zip(FILES).enumerate() {
-            let mut file = BufWriter::new(File::create(folder.join(name))?);
-            let mut buffer = Vec::new();
-            write::pcap_header(&mut buffer, LinkType::RawIp, HEADERS_MAX as u32);
-            for record in records(end) {
-                let stamp = Timestamp::from_nanos(zero_unix_ns.saturating_add(record.at));
-                write::pcap_packet(&mut buffer, stamp, record.headers, record.original_length);
-                file.write_all(&buffer)?;
-                buffer.clear();
-                facts.packets[at] += 1;
-            }
-            file.write_all(&buffer)?;
-            file.flush()?;
+        for (packets, (end, name)) in facts.packets.iter_mut().zip(self.ends.iter().zip(FILES)) {
+            folder.write_file(name, |file| {
+                *packets = write_packets(file, end, zero_unix_ns)?;
+                Ok(())
+            })?;
         }
         let facts = serde_json::to_vec_pretty(&facts).expect("facts are plain numbers");
-        std::fs::write(folder.join(FACTS_FILE), facts)
+        folder.write_file(FACTS_FILE, |file| file.write_all(&facts))
     }
 }
 
+/// Writes the packets of one end as a pcap file; returns their number.
+fn write_packets(file: &mut dyn Write, end: &[u8], zero_unix_ns: u64) -> std::io::Result<u64> {
+    let mut buffer = Vec::new();
+    let mut packets = 0;
+    write::pcap_header(&mut buffer, LinkType::RawIp, HEADERS_MAX as u32);
+    for record in records(end) {
+        let stamp = Timestamp::from_nanos(zero_unix_ns.saturating_add(record.at));
+        write::pcap_packet(&mut buffer, stamp, record.headers, record.original_length);
+        file.write_all(&buffer)?;
+        buffer.clear();
+        packets += 1;
+    }
+    file.write_all(&buffer)?;
+    Ok(packets)
+}
+
 /// Longest IP and TCP headers with all options.
-const HEADERS_MAX: usize = 128;
+pub(crate) const HEADERS_MAX: usize = 128;
 
 fn index(end: End) -> usize {
     match end {
@@ -164,23 +189,63 @@ fn index(end: End) -> usize {
     }
 }
 
-/// A hash of the client's address and port, the same for both directions and at both ends, and the length of the
-/// headers. `None` of what is not a TCP packet.
-fn connection_and_header(bytes: &[u8], original_length: usize) -> Option<(u32, usize)> {
-    let packet = ip::Packet::parse(bytes, original_length).ok()?;
-    if packet.protocol != wire::protocol::TCP || packet.fragment.is_some() {
-        return None;
+/// What is read of a TCP packet.
+struct Header {
+    packet: ip::Packet,
+    /// [`connection_hash`].
+    connection: u32,
+    client: u32,
+    client_port: u16,
+    server_port: u16,
+    /// Bytes of the IP and TCP headers.
+    length: usize,
+    /// Whether it is a client's first packet.
+    opens: bool,
+}
+
+impl Header {
+    /// `None` of what is not a TCP packet of a client.
+    fn parse(bytes: &[u8], original_length: usize) -> Option<Header> {
+        let packet = ip::Packet::parse(bytes, original_length).ok()?;
+        if packet.protocol != wire::protocol::TCP || packet.fragment.is_some() {
+            return None;
+        }
+        let segment = bytes.get(packet.transport_at..)?;
+        let header = TcpHeader::parse(segment, packet.total_len.checked_sub(packet.transport_at)?).ok()?;
+        let (direction, client) = crate::watching::between::direction_and_client(bytes)?;
+        let (client_port, server_port) = match direction {
+            schema::Direction::Up => (header.source_port, header.destination_port),
+            schema::Direction::Down => (header.destination_port, header.source_port),
+        };
+        Some(Header {
+            connection: connection_hash(client, client_port),
+            client,
+            client_port,
+            server_port,
+            length: (packet.transport_at + header.header_len).min(bytes.len()).min(HEADERS_MAX),
+            opens: header.flags & (flags::SYN | flags::ACK) == flags::SYN,
+            packet,
+        })
     }
-    let segment = bytes.get(packet.transport_at..)?;
-    let header = TcpHeader::parse(segment, packet.total_len.checked_sub(packet.transport_at)?).ok()?;
-    let (direction, client) = crate::watching::between::direction_and_client(bytes)?;
-    let port = match direction {
-        schema::Direction::Up => header.source_port,
-        schema::Direction::Down => header.destination_port,
-    };
+
+    /// The connection's sockets; of a packet from the client.
+    fn socket(&self) -> OpenedSocket {
+        let (client, server): (IpAddr, IpAddr) = match self.packet.addresses {
+            Addresses::V4(source, destination) => (source.into(), destination.into()),
+            Addresses::V6(source, destination) => (source.into(), destination.into()),
+        };
+        OpenedSocket {
+            client: self.client,
+            remote: SocketAddr::new(client, self.client_port),
+            local: SocketAddr::new(server, self.server_port),
+        }
+    }
+}
+
+/// A hash of the client and its port: the same for both directions and at both ends.
+pub(crate) fn connection_hash(client: u32, port: u16) -> u32 {
     let mixed = (u64::from(client) << 16 | u64::from(port)).wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    let length = (packet.transport_at + header.header_len).min(bytes.len()).min(HEADERS_MAX);
-    Some(((mixed >> 32) as u32, length))
+    (mixed >> 32) as u32
 }
 
 /// A packet in memory.
@@ -253,13 +318,17 @@ mod tests {
         kept.packet(End::Server, Timestamp::from_nanos(9), &packet(1024, false), 60);
         kept.packet(End::Server, Timestamp::from_nanos(9), &[0x45; 12], 60);
         let folder = tempfile::tempdir().unwrap();
-        kept.write(folder.path(), 3, UNIX_EPOCH + Duration::from_nanos(100)).unwrap();
-        let facts: KeptFacts = serde_json::from_slice(&std::fs::read(folder.path().join(FACTS_FILE)).unwrap()).unwrap();
+        let folder = store::RunStore::at(folder.path()).create("bench", UNIX_EPOCH, 1).unwrap();
+        kept.write(&folder, 3, UNIX_EPOCH + Duration::from_nanos(100)).unwrap();
+        let folder = folder.path();
+        let facts: KeptFacts = serde_json::from_slice(&std::fs::read(folder.join(FACTS_FILE)).unwrap()).unwrap();
         let expected = KeptFacts { packets: [1, 1], one_in: 1, until_ns: None, lost: 3, zero_unix_ns: 100 };
         assert_eq!(facts, expected);
-        let client = std::fs::read(folder.path().join(FILES[0])).unwrap();
+        let client = std::fs::read(folder.join(FILES[0])).unwrap();
         assert_eq!(client.len(), 24 + 16 + 40, "the file's header, the packet's, and 40 bytes of headers");
         assert_eq!(client[28..32], 105u32.to_le_bytes(), "the run's time plus the wall clock at its zero");
+        let names = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        assert!(names.into_iter().all(|name| !name.contains("unfinished")));
     }
 
     #[test]

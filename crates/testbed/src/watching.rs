@@ -40,7 +40,7 @@ use self::tap::{Tap, blocks};
 use self::wall::Wall;
 use crate::drive::progress::Progress;
 use crate::error::TestbedError;
-use crate::packets::KeptPackets;
+use crate::packets::{HEADERS_MAX, KeptPackets};
 use crate::topology::{CLIENT_DEVICE, Topology};
 use plan::{WatchAt, WatchPlan};
 use validity::evidence::Watched;
@@ -75,8 +75,8 @@ pub struct WatchSetup<'a> {
     pub seed: u64,
     /// Cores of the thread; `None`: any.
     pub cores: Option<Cores>,
-    /// Whether the packets' headers are kept.
-    pub keeps_packets: bool,
+    /// Where the packets' headers are kept; `None`: nowhere.
+    pub kept: Option<KeptPackets>,
 }
 
 /// Records of ended connections and requests, for the recorder.
@@ -116,15 +116,9 @@ impl Taps {
         let ports = port.as_slice();
         let (block_bytes, blocks) = blocks(plan.ring);
         let (servers, device) = (topology.server_addresses(), topology.server_device.clone());
-        let open = |net: &NetNamespace, device: &str, hosts: &[IpAddr]| {
+        let open = |net: &NetNamespace, device: &str, hosts: &[IpAddr], snaplen: u32| {
             net.run(|| {
-                Capture::open(&CaptureSpec {
-                    ports,
-                    hosts,
-                    block_bytes,
-                    blocks,
-                    ..CaptureSpec::new(device, plan.snaplen.0 as u32)
-                })
+                Capture::open(&CaptureSpec { ports, hosts, block_bytes, blocks, ..CaptureSpec::new(device, snaplen) })
             })
             .and_then(|outcome| outcome)
             .map(Tap::new)
@@ -133,9 +127,14 @@ impl Taps {
         Ok(match at {
             WatchAt::None => None,
             WatchAt::Server | WatchAt::Both => {
-                let server = open(&topology.server_net, &device, &servers)?;
+                let server = open(&topology.server_net, &device, &servers, plan.snaplen.0 as u32)?;
                 let client = match at {
-                    WatchAt::Both => Some(open(&topology.client_net, CLIENT_DEVICE, &topology.addresses_at_clients())?),
+                    WatchAt::Both => Some(open(
+                        &topology.client_net,
+                        CLIENT_DEVICE,
+                        &topology.addresses_at_clients(),
+                        CLIENT_SNAPLEN,
+                    )?),
                     _ => None,
                 };
                 Some(Taps { device, servers, server, client })
@@ -152,7 +151,7 @@ impl Taps {
     ///
     /// # Errors
     /// The errors of epoll and of starting a thread.
-    pub fn watch(self, setup: WatchSetup<'_>, records: Outlet) -> std::io::Result<Watching> {
+    pub fn watch(self, mut setup: WatchSetup<'_>, records: Outlet) -> std::io::Result<Watching> {
         let stop = Arc::new(Stop { requested: AtomicBool::new(false), wake: Wake::new()? });
         let epoll = Epoll::new()?;
         use std::os::fd::AsFd;
@@ -161,7 +160,7 @@ impl Taps {
         }
         epoll.add(stop.wake.as_fd(), Interest::READ.edge(), 0)?;
         let cores = setup.cores.clone();
-        let capture = CaptureThread::new(self, &setup, records);
+        let capture = CaptureThread::new(self, &mut setup, records);
         let thread_stop = Arc::clone(&stop);
         let thread = std::thread::Builder::new().name("watch".into()).spawn(move || {
             if let Some(cores) = cores {
@@ -225,7 +224,7 @@ struct CaptureThread {
 }
 
 impl CaptureThread {
-    fn new(taps: Taps, setup: &WatchSetup<'_>, records: Outlet) -> Self {
+    fn new(taps: Taps, setup: &mut WatchSetup<'_>, records: Outlet) -> Self {
         let mut watch = Watch::new(WatchSpec {
             capture_point: CapturePoint::AtServer,
             server_ports: setup.port.map(|port| vec![port]),
@@ -248,7 +247,7 @@ impl CaptureThread {
             watch,
             sampler: WireSampler::new(setup.seed, setup.start, setup.measured_from),
             between,
-            kept: setup.keeps_packets.then(KeptPackets::default),
+            kept: setup.kept.take(),
             records,
             at_start: None,
             at_end: None,
@@ -467,6 +466,8 @@ fn pass_on(watch: &mut Watch, records: &Outlet) -> u64 {
     records.push_batch(batch)
 }
 
+/// Bytes of a packet at the clients' end: only its headers are used there.
+const CLIENT_SNAPLEN: u32 = HEADERS_MAX as u32;
 /// Time for which a closed connection stays in memory, so that retransmissions count as its own. Shorter than for
 /// foreign traffic, because a load may have ten thousand connections per second.
 const CLOSED_CONNECTION_RETENTION: Duration = Duration::from_secs(2);

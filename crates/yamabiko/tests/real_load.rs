@@ -10,6 +10,7 @@ mod real_load {
     mod bench;
     mod dynamic;
     mod explain;
+    mod explain_facts;
     mod handshakes;
     mod http2;
     mod serve_http2;

@@ -14,7 +14,7 @@ mod measured;
 use anyhow::{Result, bail};
 
 use super::servers::{Site, need, yamabiko};
-pub use measured::measure;
+pub use measured::{measure, measure_in_process};
 
 /// Runs the bench and prints it.
 pub fn run() -> Result<()> {

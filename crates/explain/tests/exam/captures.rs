@@ -15,6 +15,8 @@ type Change = (fn(&mut World), Limit);
 
 /// The shift of both ends' windows.
 const SCALE: u8 = 7;
+/// The client's port.
+pub const CLIENT_PORT: u16 = 40_000;
 /// LINKTYPE_RAW: IP without a link header.
 pub const RAW: u16 = 101;
 
@@ -37,7 +39,7 @@ pub fn frame(packet: &Packet, recording: &Recording, request_first: u32, size: u
     let offset = packet.sequence.wrapping_sub(message_first) as usize;
     let payload = (offset..offset + packet.length as usize).map(|at| message.get(at).copied().unwrap_or(b'x'));
     let mut tcp = Vec::new();
-    let ports: [u16; 2] = if up { [40_000, 80] } else { [80, 40_000] };
+    let ports: [u16; 2] = if up { [CLIENT_PORT, 80] } else { [80, CLIENT_PORT] };
     ports.iter().for_each(|port| tcp.extend(port.to_be_bytes()));
     tcp.extend(packet.sequence.to_be_bytes());
     tcp.extend(packet.acknowledgement.to_be_bytes());

@@ -91,6 +91,7 @@ pub fn evidence(world: &World, recording: Recording, inputs: Inputs) -> Evidence
         client_packets: (all || matches!(inputs, Inputs::BothEnds | Inputs::Client | Inputs::ClientAndRtt))
             .then_some(recording.client),
         server_packets: (all || matches!(inputs, Inputs::BothEnds | Inputs::Server)).then_some(recording.server),
+        capture_lost_packets: false,
         path: all.then_some(recording.path),
         client_tcp: None,
         server_tcp: all.then_some(recording.samples),

@@ -225,6 +225,11 @@ impl Sender {
         out
     }
 
+    /// Bytes that the application has written and that were not sent.
+    pub fn unsent(&self) -> u64 {
+        self.written.saturating_sub(self.next)
+    }
+
     /// Time limited by the send buffer until `now`.
     pub fn buffer_limited_at(&self, now: u64) -> u64 {
         self.buffer_limited + self.limited_since.map_or(0, |since| now.saturating_sub(since))

@@ -104,7 +104,8 @@ pub const REQUEST_BYTES: u64 = 120;
 /// CPU time of a request where the CPU is limited, and the period of the quota.
 pub const CPU_WORK: u64 = 100 * MS;
 const CPU_PERIOD: u64 = 100 * MS;
-const SAMPLE_INTERVAL: u64 = 5 * MS;
+/// Interval of samples of TCP_INFO.
+pub const SAMPLE_INTERVAL: u64 = 5 * MS;
 
 /// Simulates `world`.
 pub fn simulate(world: &World) -> Recording {
@@ -469,6 +470,7 @@ impl Sim<'_> {
                 segment_bytes: SEGMENT as u32,
                 min_rtt_ns: None,
                 pacing_rate: None,
+                unsent_bytes: Some(sender.unsent()),
                 send_buffer_limited_ns: sender.buffer_limited_at(self.sampled_at),
             });
             self.sampled_at += SAMPLE_INTERVAL;

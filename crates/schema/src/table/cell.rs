@@ -6,6 +6,8 @@ use units::Timestamp;
 
 use super::escape::{escaped, unescaped};
 use super::{Column, Field, Kind, Value};
+use crate::explain_rows::WaitCause;
+use crate::share::{Cause, Confidence, Rule};
 use crate::{
     CacheContent, CacheForm, ConnectionState, FailureCause, Framing, Measure, Method, RecordEnd, TapError, TapOutcome,
     TapSide, Wrong,
@@ -56,14 +58,18 @@ macro_rules! named {
 named! {
     CacheContent: name, NotLooked;
     CacheForm: name, Basic;
+    Cause: as_str, Unknown;
+    Confidence: as_str, Weak;
     ConnectionState: as_str, Oth;
     FailureCause: name, Aborted;
     Framing: as_str, Exact;
     Measure: name, ResponseTime;
     Method: as_str, Get;
     RecordEnd: as_str, Closed;
+    Rule: as_str, NoInput;
     TapOutcome: as_str, Succeeded;
     TapSide: as_str, Client;
+    WaitCause: as_str, CpuLimit;
     Wrong: name, Foreign;
 }
 

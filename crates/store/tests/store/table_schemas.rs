@@ -6,11 +6,14 @@ use std::path::{Path, PathBuf};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::{Field, Row};
 use parquet::schema::types::ColumnDescPtr;
+use schema::share::{Cause, Confidence, Rule};
 use schema::{
     CacheExchange, ConnectionRecord, DistributionRecord, FleetRow, Measure, QuicConnectionRecord, Record,
-    RequestRecord, SecondRecord, ServerSecond, TapExchange, TapPeer, TapRow, WatchSecond, WireRequest,
+    RequestRecord, SecondRecord, ServerSecond, ServerWaitRow, ShareRow, TapExchange, TapPeer, TapRow, TcpSampleRow,
+    WaitCause, WatchSecond, WireRequest,
 };
 use store::PartWriter;
+use units::Timestamp;
 
 use crate::{cache_tables, support, tables, tap_tables, watch_tables};
 
@@ -25,6 +28,9 @@ struct AllTables {
     wire_requests: Vec<WireRequest>,
     watch_series: Vec<WatchSecond>,
     taps: Vec<TapExchange>,
+    tcp_samples: Vec<TcpSampleRow>,
+    server_waits: Vec<ServerWaitRow>,
+    shares: Vec<ShareRow>,
     cache_exchanges: Vec<CacheExchange>,
     fleet: Vec<FleetRow>,
 }
@@ -47,6 +53,9 @@ impl AllTables {
             wire_requests: (0..3).map(watch_tables::request).collect(),
             watch_series: (0..3).map(watch_tables::second).collect(),
             taps: (0..13).map(tap_tables::row).collect(),
+            tcp_samples: (0..2).map(tcp_sample).collect(),
+            server_waits: (0..2).map(server_wait).collect(),
+            shares: (0..2).map(share).collect(),
             cache_exchanges: (0..41).map(cache_tables::exchange).collect(),
             fleet: (0..2).map(fleet_row).collect(),
         }
@@ -64,6 +73,9 @@ impl AllTables {
             describe(dir, &self.wire_requests),
             describe(dir, &self.watch_series),
             describe(dir, &self.taps),
+            describe(dir, &self.tcp_samples),
+            describe(dir, &self.server_waits),
+            describe(dir, &self.shares),
             describe(dir, &self.cache_exchanges),
             describe(dir, &self.fleet),
         ]
@@ -85,6 +97,43 @@ fn server_second(second: u32) -> ServerSecond {
         periods_throttled: full.then_some(3),
         rss_bytes: 1 << 33,
         descriptors: full.then_some(1024),
+    }
+}
+
+fn tcp_sample(number: u32) -> TcpSampleRow {
+    let full = number % 2 == 1;
+    TcpSampleRow {
+        at: Timestamp::from_nanos(5_000_000),
+        client: 3,
+        client_port: 40_001,
+        congestion_window: 10,
+        segment_bytes: 1_448,
+        min_rtt_ns: full.then_some(60_000_000),
+        pacing_bytes_per_s: full.then_some(480_000),
+        unsent_bytes: 7_000,
+        receive_window_limited_ns: 1_000,
+        send_buffer_limited_ns: 2_000,
+    }
+}
+
+fn server_wait(number: u32) -> ServerWaitRow {
+    let cause = if number == 0 { WaitCause::CpuLimit } else { WaitCause::RunQueue };
+    ServerWaitRow { from: Timestamp::from_nanos(1_000_000), to: Timestamp::from_nanos(9_000_000), cause }
+}
+
+fn share(number: u32) -> ShareRow {
+    let full = number % 2 == 1;
+    ShareRow {
+        sequence: 7,
+        client: full.then_some(3),
+        connection: full.then_some(9),
+        distance_ns: full.then_some(60_000_000),
+        scheduled_at: Timestamp::from_nanos(1_000_000_000),
+        response_time_ns: 61_000_000,
+        cause: Cause::Propagation,
+        time_ns: 60_000_000,
+        confidence: Confidence::Certain,
+        rule: Rule::PathRecord,
     }
 }
 

@@ -1,10 +1,12 @@
 //! Listening TCP sockets and unconnected UDP sockets of a network namespace, by sock_diag(7): the kernel sends only
-//! these, whereas /proc/net/tcp prints every connection as text.
+//! these, whereas /proc/net/tcp prints every connection as text. TCP_INFO of one connection: [`tcp_info`].
 //!
 //! ```text
 //!   request:  nlmsghdr | inet_diag_req_v2 (family, protocol, state)       one dump for IPv4, one for IPv6
 //!   answer:   nlmsghdr | inet_diag_msg | attributes  ..  NLMSG_DONE
 //! ```
+
+mod tcp_info;
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -13,6 +15,8 @@ use netlink_sys::{Socket, SocketAddr};
 use nix::errno::Errno;
 
 use crate::error::{Error, Result};
+
+pub use tcp_info::TcpInfo;
 
 /// A sock_diag connection to the kernel for the sockets of one network namespace: that of the thread that opened it.
 pub struct SockDiag {
@@ -74,23 +78,31 @@ impl SockDiag {
 
     /// Receives one datagram; returns whether it was the dump's last.
     fn receive(&mut self, kind: Kind, found: &mut Vec<ListeningSocket>) -> Result<bool> {
-        let datagram = loop {
-            match self.socket.recv_from_full() {
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                other => break other.map_err(Error::of(CALL))?.0,
-            }
-        };
+        let datagram = self.datagram()?;
         match parse(&datagram, kind, self.sequence, found) {
             Ok(is_last) => Ok(is_last),
-            Err(Answer::Errno(errno)) => Err(Error::of(CALL)(errno)),
-            Err(Answer::Malformed) => {
-                Err(Error::Unexpected { call: CALL.into(), answer: format!("{} bytes", datagram.len()) })
+            Err(answer) => Err(self.unexpected(answer, datagram.len())),
+        }
+    }
+
+    fn datagram(&mut self) -> Result<Vec<u8>> {
+        loop {
+            match self.socket.recv_from_full() {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                other => return Ok(other.map_err(Error::of(CALL))?.0),
             }
+        }
+    }
+
+    fn unexpected(&self, answer: Answer, bytes: usize) -> Error {
+        match answer {
+            Answer::Errno(errno) => Error::of(CALL)(errno),
+            Answer::Malformed => Error::Unexpected { call: CALL.into(), answer: format!("{bytes} bytes") },
         }
     }
 }
 
-const CALL: &str = "list listening sockets (sock_diag)";
+const CALL: &str = "list sockets (sock_diag)";
 
 /// Why a datagram is not part of a dump.
 #[derive(Debug, PartialEq, Eq)]
@@ -139,10 +151,23 @@ fn request(family: u8, kind: Kind, sequence: u32) -> [u8; REQUEST_BYTES] {
 
 /// Parses the messages of a datagram that respond to the request of this number; returns whether the dump ends with it.
 fn parse(
-    mut datagram: &[u8],
+    datagram: &[u8],
     kind: Kind,
     sequence: u32,
     found: &mut Vec<ListeningSocket>,
+) -> std::result::Result<bool, Answer> {
+    messages(datagram, sequence, |payload| {
+        found.extend(socket(payload, kind.state)?);
+        Ok(())
+    })
+}
+
+/// Calls `handle` with the payload of each message of a datagram that describes a socket and responds to the request of
+/// this number; returns whether a dump ends with it.
+fn messages(
+    mut datagram: &[u8],
+    sequence: u32,
+    mut handle: impl FnMut(&[u8]) -> std::result::Result<(), Answer>,
 ) -> std::result::Result<bool, Answer> {
     while !datagram.is_empty() {
         let length = u32_at(datagram, 0).ok_or(Answer::Malformed)? as usize;
@@ -159,7 +184,7 @@ fn parse(
                 let code = u32_at(payload, 0).ok_or(Answer::Malformed)?.cast_signed();
                 return Err(Answer::Errno(Errno::from_raw(code.saturating_neg())));
             }
-            message if message == i32::from(SOCK_DIAG_BY_FAMILY) => found.extend(socket(payload, kind.state)?),
+            message if message == i32::from(SOCK_DIAG_BY_FAMILY) => handle(payload)?,
             _ => {}
         }
     }
@@ -168,7 +193,7 @@ fn parse(
 
 /// The socket that an inet_diag_msg with its attributes describes; `None` for one in another state.
 fn socket(payload: &[u8], required: u8) -> std::result::Result<Option<ListeningSocket>, Answer> {
-    let (fixed, mut attributes) = payload.split_at_checked(MESSAGE_BYTES).ok_or(Answer::Malformed)?;
+    let (fixed, attributes) = payload.split_at_checked(MESSAGE_BYTES).ok_or(Answer::Malformed)?;
     // Family, state, timer, retransmissions; ports and addresses in network order from byte 4 on; the inode at the end.
     let (family, state) = (i32::from(fixed[0]), fixed[1]);
     if state != required {
@@ -184,17 +209,24 @@ fn socket(payload: &[u8], required: u8) -> std::result::Result<Option<ListeningS
         _ => return Ok(None),
     };
     let inode = u64::from(u32_at(fixed, 68).ok_or(Answer::Malformed)?);
-    let mut v6_only = false;
+    let v6_only =
+        attribute(attributes, INET_DIAG_SKV6ONLY)?.and_then(|value| value.first()).is_some_and(|set| *set != 0);
+    Ok(Some(ListeningSocket { address, port, v6_only, inode }))
+}
+
+/// The value of the last attribute of this kind.
+fn attribute(mut attributes: &[u8], wanted: u16) -> std::result::Result<Option<&[u8]>, Answer> {
+    let mut found = None;
     while !attributes.is_empty() {
         let length = usize::from(u16_at(attributes, 0).ok_or(Answer::Malformed)?);
         let kind = u16_at(attributes, 2).ok_or(Answer::Malformed)?;
-        let attribute = attributes.get(..length).filter(|_| length >= ATTRIBUTE_BYTES).ok_or(Answer::Malformed)?;
-        if kind == INET_DIAG_SKV6ONLY {
-            v6_only = attribute.get(ATTRIBUTE_BYTES).is_some_and(|is_set| *is_set != 0);
+        let whole = attributes.get(..length).filter(|_| length >= ATTRIBUTE_BYTES).ok_or(Answer::Malformed)?;
+        if kind == wanted {
+            found = Some(&whole[ATTRIBUTE_BYTES..]);
         }
         attributes = attributes.get(length.next_multiple_of(4)..).unwrap_or_default();
     }
-    Ok(Some(ListeningSocket { address, port, v6_only, inode }))
+    Ok(found)
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
@@ -238,7 +270,7 @@ mod tests {
         bytes
     }
 
-    fn attribute(kind: u16, payload: &[u8]) -> Vec<u8> {
+    fn attribute_of(kind: u16, payload: &[u8]) -> Vec<u8> {
         let mut bytes = Vec::new();
         bytes.extend((ATTRIBUTE_BYTES as u16 + payload.len() as u16).to_ne_bytes());
         bytes.extend(kind.to_ne_bytes());
@@ -249,8 +281,8 @@ mod tests {
 
     #[test]
     fn sock_diag_dump_is_read_to_its_end() {
-        let v6_only = [attribute(8, &[0]), attribute(INET_DIAG_SKV6ONLY, &[1])].concat();
-        let both = attribute(INET_DIAG_SKV6ONLY, &[0]);
+        let v6_only = [attribute_of(8, &[0]), attribute_of(INET_DIAG_SKV6ONLY, &[1])].concat();
+        let both = attribute_of(INET_DIAG_SKV6ONLY, &[0]);
         let datagram = [
             message(SOCK_DIAG_BY_FAMILY, 7, &diag(libc::AF_INET, TCP_LISTEN, 8080, &[198, 18, 0, 1], 77, &[])),
             // Established, of another request, and of another kind: none of them is a listener of this dump.
@@ -281,7 +313,7 @@ mod tests {
         let mut found = Vec::new();
         assert_eq!(parse(&refused, TCP, 1, &mut found), Err(Answer::Errno(Errno::ENOENT)));
         let whole =
-            message(SOCK_DIAG_BY_FAMILY, 1, &diag(libc::AF_INET, TCP_LISTEN, 1, &[0; 4], 1, &attribute(8, &[0])));
+            message(SOCK_DIAG_BY_FAMILY, 1, &diag(libc::AF_INET, TCP_LISTEN, 1, &[0; 4], 1, &attribute_of(8, &[0])));
         for cut in 1..whole.len() {
             let mut short = whole[..cut].to_vec();
             assert_eq!(parse(&short, TCP, 1, &mut found), Err(Answer::Malformed), "{cut} bytes of a longer message");

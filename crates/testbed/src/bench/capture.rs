@@ -13,6 +13,7 @@ use crate::capture_tables::CaptureTables;
 use crate::drive::progress::Progress;
 use crate::error::TestbedError;
 use crate::host::CorePlan;
+use crate::packets::KeptPackets;
 use crate::recorder::WireSide;
 use crate::topology::target::Reach;
 use crate::watching::queue::queue;
@@ -33,11 +34,15 @@ pub struct Setting<'a> {
     pub reaches: &'a [Reach],
 }
 
-/// Starts the capture thread on open rings. The recorder takes its records.
+/// Starts the capture thread on open rings. The recorder takes its records; headers of packets go to `kept`.
 ///
 /// # Errors
 /// No thread or descriptor is available.
-pub fn start(taps: Taps, setting: &Setting<'_>) -> Result<(Watching, WireSide), TestbedError> {
+pub fn start(
+    taps: Taps,
+    setting: &Setting<'_>,
+    kept: Option<KeptPackets>,
+) -> Result<(Watching, WireSide), TestbedError> {
     let (measured_from, measured_to) = setting.measured;
     let (sender, records) = queue();
     let clients = setting.spec.map_or(&[][..], |spec| &spec.clients[..]);
@@ -51,7 +56,7 @@ pub fn start(taps: Taps, setting: &Setting<'_>) -> Result<(Watching, WireSide), 
         port: Some(setting.port),
         seed: setting.plan.seed,
         cores: setting.cores.watch_cores(),
-        keeps_packets: setting.plan.watch.keep && setting.folder.is_some(),
+        kept,
     };
     let watching = taps.watch(setup, sender).map_err(TestbedError::system("start the packet capture"))?;
     let rtts_ns: Vec<u64> = clients.iter().map(path::ClientPath::rtt_ns).collect();

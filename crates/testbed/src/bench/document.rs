@@ -232,7 +232,9 @@ fn write_files(ended: &Ended<'_>, document: &Document, counted: &Counted) {
     let wire = ended.wire().map(|(_, figures)| figures);
     if let (Some(kept), Some(watched)) = (&ended.capture.kept, &ended.capture.packets) {
         let lost = watched.drops + watched.client_drops;
-        let written = kept.write(folder.path(), lost, ended.clock.started());
+        let samples = ended.capture.samples.as_ref().map_or(Ok(()), |samples| samples.write(folder));
+        // The facts of the packets are written last: without them nothing of it is used.
+        let written = samples.and_then(|()| kept.write(folder, lost, ended.clock.started()));
         if let Err(error) = written {
             let _ = writeln!(std::io::stderr(), "yamabiko: the run's packets are not stored: {error}");
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use load::{GaugeMerger, Tally, TallySpec};
 use polymix::Verifier;
+use sys::netlink::SockDiag;
 use tap::self_tap::SelfTap;
 
 use super::loops::Loops;
@@ -18,6 +19,7 @@ use crate::handshakes::Handshakes;
 use crate::packets::KeptPackets;
 use crate::recorder::{Counting, Judging, Outlet, Recorder, Recording, WireSide};
 use crate::recording_folder::RecordingFolder;
+use crate::server_samples::{ServerSampler, ServerSamples, WaitReader};
 use crate::snapshot::{MainThreadReadings, PathFacts, SnapshotBuilder};
 use crate::tapping::{Prepared, Sampling, Started, TapPlan, Tapped, Tapping};
 use crate::topology::{Steering, Topology};
@@ -28,6 +30,7 @@ use validity::evidence::Watched;
 pub(super) struct Instruments {
     path_live: Option<Arc<PathLive>>,
     capture: Option<Watching>,
+    sampler: Option<ServerSampler>,
     tap: Option<Tapping>,
     recorder: Recorder,
     /// Destination of each loop's records, until the loops take them.
@@ -42,6 +45,8 @@ pub(super) struct Capture {
     pub packets: Option<Watched>,
     /// Headers of its packets, if they are kept.
     pub kept: Option<KeptPackets>,
+    /// Samples of the server's sockets and CPU waits, if packets are kept.
+    pub samples: Option<ServerSamples>,
     /// The tap of the load's own sockets.
     pub sockets: Option<Tapped>,
 }
@@ -65,7 +70,8 @@ impl Instruments {
             }
             live
         });
-        let (capture, wire) = start_capture(loops, network, folder)?.unzip();
+        let (sampler, kept) = start_keeping(loops, network, folder)?;
+        let (capture, wire) = start_capture(loops, network, folder, kept)?.unzip();
         let tap = own.map(|own| start_tap(loops, own, folder)).transpose()?.flatten();
         let readings = Arc::new(MainThreadReadings::default());
         let builder = snapshot_builder(loops, network, folder, path_live.as_ref(), wire.is_some(), &readings);
@@ -85,7 +91,7 @@ impl Instruments {
             snapshot: builder.map(SnapshotBuilder::for_recorder),
         })
         .map_err(TestbedError::system("start the recorder"))?;
-        Ok(Instruments { path_live, capture, tap, recorder, outlets, readings, is_stored: folder.is_stored() })
+        Ok(Instruments { path_live, capture, sampler, tap, recorder, outlets, readings, is_stored: folder.is_stored() })
     }
 
     /// Takes the destinations of the loops' records, one a loop.
@@ -108,15 +114,37 @@ impl Instruments {
     /// Ends capture and tap. The capture ends first, which closes its queue to the recorder.
     pub fn end(self) -> (Capture, Recorder) {
         let (packets, kept) = self.capture.map(Watching::end).unzip();
+        let samples = self.sampler.map(ServerSampler::end);
         let sockets = self.tap.map(Tapping::end);
-        (Capture { packets, kept: kept.flatten(), sockets }, self.recorder)
+        (Capture { packets, kept: kept.flatten(), samples, sockets }, self.recorder)
     }
+}
+
+/// Where the packets' headers are kept, if the plan keeps them and the run is stored, and the samples of the testbed's
+/// own server meanwhile. Without sock_diag there are no samples.
+fn start_keeping(
+    loops: &Loops<'_>,
+    network: &Network,
+    folder: &RecordingFolder,
+) -> Result<(Option<ServerSampler>, Option<KeptPackets>), TestbedError> {
+    if !loops.resolved.plan.watch.keep || !folder.is_stored() || network.taps.is_none() {
+        return Ok((None, None));
+    }
+    let server = network.topology.as_ref().filter(|topology| topology.server.is_some());
+    let diag = server.and_then(|topology| topology.server_net.run(SockDiag::open).ok()?.ok());
+    let Some((topology, diag)) = server.zip(diag) else { return Ok((None, Some(KeptPackets::default()))) };
+    let waits = WaitReader::new(topology.cgroup.as_ref(), topology.server.as_ref());
+    let cores = loops.resources.cores.watch_cores();
+    let (sampler, feed) = ServerSampler::start(loops.schedule.clock, diag, waits, cores)
+        .map_err(TestbedError::system("start sampling the server"))?;
+    Ok((Some(sampler), Some(KeptPackets::feeding(Some(feed)))))
 }
 
 fn start_capture(
     loops: &Loops<'_>,
     network: &mut Network,
     folder: &RecordingFolder,
+    kept: Option<KeptPackets>,
 ) -> Result<Option<(Watching, WireSide)>, TestbedError> {
     let Some(taps) = network.taps.take() else { return Ok(None) };
     let setting = capture::Setting {
@@ -131,7 +159,7 @@ fn start_capture(
         folder: folder.folder(),
         reaches: network.topology.as_ref().map_or(&[][..], |topology| &topology.reaches),
     };
-    capture::start(taps, &setting).map(Some)
+    capture::start(taps, &setting, kept).map(Some)
 }
 
 fn start_tap(loops: &Loops<'_>, own: SelfTap, folder: &RecordingFolder) -> Result<Option<Tapping>, TestbedError> {

@@ -167,7 +167,7 @@ fn capture(taps: Taps, setting: Setting<'_>) -> std::io::Result<(Watching, Recor
             port: None,
             seed: setting.plan.seed,
             cores: None,
-            keeps_packets: false,
+            kept: None,
         },
         sender,
     )?;

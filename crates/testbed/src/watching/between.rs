@@ -5,7 +5,9 @@
 //! acknowledgements sent twice at the same time) are matched in order. A packet that a link splits is one at one end
 //! and several at the other; it counts as unmatched and is not judged.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
@@ -37,8 +39,8 @@ pub struct Between {
     phase: (Timestamp, Option<Timestamp>),
     /// Packets captured at one end, by key; two generations, so that removing
     /// unmatched packets costs nothing per packet.
-    new_packets: HashMap<u64, VecDeque<Captured>>,
-    old_packets: HashMap<u64, VecDeque<Captured>>,
+    new_packets: Packets,
+    old_packets: Packets,
     generation_began: Timestamp,
     matched: u64,
     unmatched: u64,
@@ -53,6 +55,42 @@ struct Captured {
     at: Timestamp,
 }
 
+/// Packets that were captured at one end, by fingerprint.
+type Packets = HashMap<u64, Waiting, BuildHasherDefault<FingerprintHasher>>;
+
+/// Captures of equal packets, the earliest first: nearly always one, which needs no memory of its own.
+#[derive(Debug)]
+struct Waiting {
+    first: Captured,
+    more: VecDeque<Captured>,
+}
+
+impl Waiting {
+    fn len(&self) -> usize {
+        1 + self.more.len()
+    }
+}
+
+/// A fingerprint is a hash already.
+#[derive(Debug, Default)]
+struct FingerprintHasher(u64);
+
+impl Hasher for FingerprintHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(MULTIPLIER);
+        }
+    }
+
+    fn write_u64(&mut self, fingerprint: u64) {
+        self.0 = fingerprint;
+    }
+}
+
 impl Between {
     /// A matcher for these clients, over the phase that begins at `measured_from`.
     pub fn new(clients: &[ClientPath], measured_from: Timestamp) -> Self {
@@ -60,8 +98,8 @@ impl Between {
         Between {
             configured_ns: clients.iter().map(|client| [delay(&client.up), delay(&client.down)]).collect(),
             phase: (measured_from, None),
-            new_packets: HashMap::new(),
-            old_packets: HashMap::new(),
+            new_packets: Packets::default(),
+            old_packets: Packets::default(),
             generation_began: Timestamp::ZERO,
             matched: 0,
             unmatched: 0,
@@ -82,11 +120,17 @@ impl Between {
         if at.since(self.generation_began) > MATCH_TIMEOUT {
             self.generation_began = at;
             let forgotten = std::mem::replace(&mut self.old_packets, std::mem::take(&mut self.new_packets));
-            self.unmatched += forgotten.into_values().map(|waiting| waiting.len() as u64).sum::<u64>();
+            self.unmatched += forgotten.values().map(|waiting| waiting.len() as u64).sum::<u64>();
         }
         let key = fingerprint(bytes, length, direction);
         match self.take_earliest(key, end) {
-            None => self.new_packets.entry(key).or_default().push_back(Captured { end, at }),
+            None => {
+                let captured = Captured { end, at };
+                match self.new_packets.entry(key) {
+                    Entry::Vacant(entry) => drop(entry.insert(Waiting { first: captured, more: VecDeque::new() })),
+                    Entry::Occupied(mut entry) => entry.get_mut().more.push_back(captured),
+                }
+            }
             Some(other) => {
                 let (entered, left) = match (direction, end) {
                     (Direction::Up, End::Server) | (Direction::Down, End::Client) => (other, at),
@@ -101,7 +145,7 @@ impl Between {
 
     /// The figures.
     pub fn finish(self) -> PathInCapture {
-        let left: usize = self.new_packets.values().chain(self.old_packets.values()).map(VecDeque::len).sum();
+        let left: usize = self.new_packets.values().chain(self.old_packets.values()).map(Waiting::len).sum();
         PathInCapture {
             matched: self.matched,
             unmatched: self.unmatched + left as u64,
@@ -114,15 +158,16 @@ impl Between {
     /// The earliest capture of the same packet at the other end.
     fn take_earliest(&mut self, key: u64, end: End) -> Option<Timestamp> {
         for generation in [&mut self.old_packets, &mut self.new_packets] {
-            if let Some(waiting) = generation.get_mut(&key)
-                && waiting.front().is_some_and(|seen| seen.end != end)
-            {
-                let seen = waiting.pop_front();
-                if waiting.is_empty() {
-                    generation.remove(&key);
-                }
-                return seen.map(|seen| seen.at);
+            let Entry::Occupied(mut entry) = generation.entry(key) else { continue };
+            let first = entry.get().first;
+            if first.end == end {
+                continue;
             }
+            match entry.get_mut().more.pop_front() {
+                Some(next) => entry.get_mut().first = next,
+                None => drop(entry.remove()),
+            }
+            return Some(first.at);
         }
         None
     }
@@ -162,15 +207,16 @@ pub(crate) fn direction_and_client(bytes: &[u8]) -> Option<(Direction, u32)> {
     }
 }
 
-/// FNV-1a over the headers and the length, without the parts that differ if the path rewrites the server's address:
+/// A hash of the headers and the length, eight bytes at a time, without the parts that differ if the path rewrites the server's address:
 /// that address, and the checksums that include it. All traffic is the testbed's own: no collisions are provoked.
 fn fingerprint(bytes: &[u8], length: u32, direction: Direction) -> u64 {
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64 ^ u64::from(length);
+    let mut hash = u64::from(length).wrapping_mul(MULTIPLIER);
+    let mut mix = |word: u64| hash = (hash.rotate_left(5) ^ word).wrapping_mul(MULTIPLIER);
     let mut add = |range: std::ops::Range<usize>| {
         let end = range.end.min(bytes.len()).min(FINGERPRINT_BYTES);
-        for &byte in bytes.get(range.start..end).unwrap_or_default() {
-            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        }
+        let (words, rest) = bytes.get(range.start..end).unwrap_or_default().as_chunks::<8>();
+        words.iter().for_each(|word| mix(u64::from_le_bytes(*word)));
+        rest.iter().for_each(|byte| mix(u64::from(*byte)));
     };
     if bytes.first().is_some_and(|byte| byte >> 4 == 4) {
         let header = usize::from(bytes[0] & 0xF) * 4;
@@ -188,8 +234,12 @@ fn fingerprint(bytes: &[u8], length: u32, direction: Direction) -> u64 {
     } else {
         add(0..FINGERPRINT_BYTES);
     }
-    hash
+    // The low bits, which choose the place in the table, depend on all others.
+    hash ^ (hash >> 32)
 }
+
+/// An odd number whose bits are evenly mixed: 2^64 divided by the golden ratio.
+const MULTIPLIER: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// The addresses of all possible clients.
 const CLIENTS: AddressPlan = AddressPlan { first_client: AddressPlan::FIRST_CLIENT, clients: AddressPlan::CLIENTS_MAX };

@@ -29,12 +29,19 @@ pub struct Explain {
     /// output
     #[arg(long, value_name = "FILE", value_parser = crate::page_file::output, help_heading = "Explanation")]
     pub html: Option<PathBuf>,
+    /// Make a second run with the remedy that the sentence names, where an option of `bench` has it, and print predicted
+    /// beside measured
+    #[arg(id = "try", long = "try", conflicts_with_all = ["read", "tap"], help_heading = "Explanation")]
+    pub try_remedy: bool,
+    /// Also write the shares of every explained response to this Parquet file
+    #[arg(long, value_name = "FILE", value_parser = crate::page_file::output, help_heading = "Explanation")]
+    pub parquet: Option<PathBuf>,
 }
 
 /// Options of a run that also apply to a capture file.
-const WITH_FILES: &[&str] = &["read", "at", "read_server", "rtt", "json", "html"];
+const WITH_FILES: &[&str] = &["read", "at", "read_server", "rtt", "json", "html", "parquet"];
 /// Options of a run that also apply to a stored one.
-const WITH_STORED: &[&str] = &["url", "json", "html"];
+const WITH_STORED: &[&str] = &["url", "json", "html", "parquet"];
 
 impl Explain {
     /// Options that were typed and do not apply: all but those of capture files, or of stored runs.

@@ -66,6 +66,7 @@ pub fn execute_plan(plan: &Plan, options: &ExecutionOptions<'_>) -> Result<Exit>
     let explained = match &outcome.folder {
         // A run that cannot be explained, as one without a complete response, still has its result.
         Some(folder) if plan.watch.keep => super::explain::of_run(folder, &outcome.document)
+            .inspect(|explained| explained.store(folder))
             .inspect_err(|error| terminal::print_message(format_args!("note: not explained: {error:#}")))
             .ok(),
         _ => None,

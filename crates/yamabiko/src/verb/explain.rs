@@ -6,6 +6,7 @@
 //!   FILE --> packets --> requests ---------------/
 //! ```
 
+mod attempt;
 mod capture;
 mod run;
 mod text;
@@ -15,13 +16,15 @@ use std::path::Path;
 use anyhow::{Result, ensure};
 use explain::{Evidence, Explanation, Summary};
 use report::{ExplainSources, ExplainedResponse};
-use schema::Document;
+use schema::{Document, ShareRow};
 use testbed::explained::RunEvidence;
 
+use self::attempt::Try;
 use super::bench::print;
 use crate::args;
 use crate::exit::Exit;
 use crate::page_file;
+use crate::terminal::print_message;
 
 /// Explains a run to be made, a stored run, or capture files.
 pub fn run(arguments: &args::Explain) -> Result<Exit> {
@@ -46,10 +49,11 @@ pub fn of_run(dir: &Path, document: &Document) -> Result<Explained> {
     run::explained(RunEvidence::read(dir, document)?, document)
 }
 
-/// The name of a response for people, and what identifies it in JSON.
+/// The name of a response for people, and what identifies it in JSON and in Parquet.
 struct Label {
     text: String,
     json: serde_json::Map<String, serde_json::Value>,
+    row: ShareRow,
 }
 
 /// Explained responses with what is printed about them.
@@ -64,6 +68,8 @@ pub struct Explained {
     document: Option<Document>,
     /// Evidence of the responses with diagrams, by place.
     examples: Vec<(usize, Evidence)>,
+    /// What came of `--try`.
+    tried: Option<Try>,
 }
 
 impl Explained {
@@ -79,11 +85,16 @@ impl Explained {
         let mut places: Vec<usize> = median.into_iter().chain(summary.slowest.first().copied()).collect();
         places.dedup();
         let examples = places.into_iter().filter_map(|place| Some((place, evidence_of(place)?))).collect();
-        Explained { title, labels, responses, summary, notes: Vec::new(), document: None, examples }
+        Explained { title, labels, responses, summary, notes: Vec::new(), document: None, examples, tried: None }
     }
 
-    /// Prints it as text or as one JSON document, and writes the page.
-    fn print(&self, json: bool, html: Option<&Path>) -> Result<()> {
+    /// Prints it as text or as one JSON document, and writes table and page.
+    fn print(&self, arguments: &args::Explain) -> Result<()> {
+        let (json, html) = (arguments.bench.result.json, arguments.html.as_deref());
+        if let Some(file) = &arguments.parquet {
+            ensure!(file != Path::new("-"), "--parquet -: a Parquet file cannot be written to standard output");
+            self.write_shares(file)?;
+        }
         if json {
             print(&(serde_json::to_string_pretty(&self.json())? + "\n"))?;
         } else if html != Some(Path::new("-")) {
@@ -98,6 +109,47 @@ impl Explained {
         if json { Ok(()) } else { print(&(page_file::url(file) + "\n")) }
     }
 
+    /// Stores the result with the run: its figures as a part of the run's document, its shares as a table. A failure is
+    /// reported, and the result is printed all the same.
+    pub fn store(&self, dir: &Path) {
+        let stored = store::write_shares(dir, &self.shares())
+            .and_then(|()| store::add_part(dir, "explain", self.summary_json()));
+        if let Err(error) = stored {
+            print_message(format_args!("note: the explanation is not stored: {error}"));
+        }
+    }
+
+    fn write_shares(&self, file: &Path) -> Result<()> {
+        let mut table = store::PartWriter::begin(file)?;
+        if let Err(error) = table.append(&self.shares()) {
+            table.discard();
+            return Err(error.into());
+        }
+        table.finish()?;
+        Ok(())
+    }
+
+    /// A row for each share of each response.
+    fn shares(&self) -> Vec<ShareRow> {
+        let of = |(label, explained): (&Label, &explain::Explained)| -> Vec<ShareRow> {
+            let explanation = &explained.explanation;
+            let whole = ShareRow {
+                distance_ns: explained.distance_ns,
+                response_time_ns: explanation.response_time_ns(),
+                ..label.row
+            };
+            let row = |share: explain::Share| ShareRow {
+                cause: share.cause,
+                time_ns: share.time_ns,
+                confidence: share.confidence,
+                rule: share.rule,
+                ..whole
+            };
+            explanation.shares().into_iter().map(row).collect()
+        };
+        self.labels.iter().zip(&self.responses).flat_map(of).collect()
+    }
+
     /// Sentence, tables, slowest responses, notes.
     pub fn text(&self) -> String {
         text::render(self)
@@ -105,7 +157,12 @@ impl Explained {
 
     /// The figures of all responses, without the single ones.
     pub fn summary_json(&self) -> serde_json::Value {
-        serde_json::json!({ "schema": "yamabiko.explain/1", "summary": self.summary, "notes": self.notes })
+        let mut document =
+            serde_json::json!({ "schema": "yamabiko.explain/1", "summary": self.summary, "notes": self.notes });
+        if let Some(tried) = &self.tried {
+            document["try"] = serde_json::json!(tried);
+        }
+        document
     }
 
     fn json(&self) -> serde_json::Value {
@@ -147,6 +204,7 @@ impl Explained {
             summary: &self.summary,
             examples: self.examples.iter().map(example).collect(),
             notes: &self.notes,
+            tried: self.tried.as_ref().map(Try::text),
         };
         report::explain_page(&sources).into_html()
     }

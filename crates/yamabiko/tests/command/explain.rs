@@ -2,10 +2,13 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::time::UNIX_EPOCH;
 
 use crate::packets::{CLIENT, SERVER, Talk, millis};
 use crate::support::workspace::{Workspace, str_of};
+use schema::ShareRow;
 use serde_json::Value;
+use store::RunStore;
 use wire::capture::write;
 use wire::link::LinkType;
 
@@ -136,4 +139,49 @@ fn explain_writes_a_page_with_the_shares_and_the_diagram_of_a_response() {
     for text in ["Response time by percentile", "server processing", "sent by the server", "arrived at the client"] {
         assert!(html.contains(text), "{text}");
     }
+}
+
+#[test]
+fn explain_of_a_stored_comparison_is_refused_with_one_line() {
+    let workspace = Workspace::concurrent();
+    let folder = RunStore::at(workspace.runs()).create("compare", UNIX_EPOCH, 1).unwrap();
+    let summary = "{\"schema\": \"yamabiko.compare/1\", \"run\": {\"id\": \"compare\"}, \"compare\": {}}";
+    fs::write(folder.path().join("summary.json"), summary).unwrap();
+    drop(folder);
+    let output = workspace.run(&["explain", "last"]);
+    assert_eq!(output.code, Some(1));
+    assert_eq!(output.stderr.lines().count(), 1, "{}", output.stderr);
+    assert!(output.stderr.contains("not the summary of a run of load"), "{}", output.stderr);
+}
+
+#[test]
+fn explain_writes_the_shares_of_a_capture_file_to_parquet() {
+    let workspace = Workspace::concurrent();
+    let file = capture(&workspace);
+    let table = workspace.file("shares.parquet");
+    let words = ["explain", "-r", str_of(&file), "--at", "server", "--parquet", str_of(&table)];
+    let output = workspace.run(&words);
+    assert_eq!(output.code, Some(0), "{}", output.stderr);
+    let shares = store::PartFile::<ShareRow>::open(&table).unwrap();
+    let mut rows = Vec::new();
+    (0..shares.groups()).for_each(|group| shares.read_group(group, &mut rows).unwrap());
+    for response in 0..3 {
+        let own: Vec<&ShareRow> = rows.iter().filter(|row| row.sequence == response).collect();
+        assert_eq!(own.iter().map(|row| row.time_ns).sum::<u64>(), 68_000_000, "{own:?}");
+        assert!(own.iter().all(|row| row.response_time_ns == 68_000_000 && row.client.is_none()), "{own:?}");
+    }
+    let refused = workspace.run(&["explain", "-r", str_of(&file), "--at", "server", "--parquet", "-"]);
+    assert_eq!(refused.code, Some(1));
+    assert!(refused.stderr.contains("standard output"), "{}", refused.stderr);
+}
+
+#[test]
+fn explain_tries_no_remedy_of_a_capture_file_or_a_stored_run() {
+    let workspace = Workspace::concurrent();
+    let file = capture(&workspace);
+    let output = workspace.run(&["explain", "--read", str_of(&file), "--try"]);
+    assert!(output.code == Some(2) || output.code == Some(1), "{}", output.stderr);
+    let output = workspace.run(&["explain", "last", "--try"]);
+    assert_eq!(output.code, Some(1));
+    assert!(output.stderr.contains("--try"), "{}", output.stderr);
 }

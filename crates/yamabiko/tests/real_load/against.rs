@@ -81,7 +81,7 @@ fn packet_figures_of_nginx_and_wrk_agree_with_short_packets() {
 }
 
 /// nginx that compresses on request (responses without Content-Length), and accepts request bodies.
-fn nginx(workspace: &Workspace) -> String {
+pub fn nginx(workspace: &Workspace) -> String {
     let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         .map(|kind| format!("    {kind}_temp_path var/{kind};\n"))
         .concat();
@@ -99,7 +99,7 @@ fn nginx(workspace: &Workspace) -> String {
 
 /// Runs `clients` (lines for bash) at the far end of a path; tcpdump captures `snap` bytes (0: all) of every packet at
 /// the server's end.
-pub(super) fn capture(workspace: &Workspace, server: &str, path: &str, snap: u32, clients: &str) -> PathBuf {
+pub fn capture(workspace: &Workspace, server: &str, path: &str, snap: u32, clients: &str) -> PathBuf {
     let file = workspace.file("capture.pcap");
     let log = workspace.file("tcpdump.log");
     // Each packet is written immediately, as the device disappears with the server; and no client starts before tcpdump

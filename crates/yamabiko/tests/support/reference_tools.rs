@@ -129,6 +129,57 @@ pub fn bare_retransmissions(file: &Path) -> Vec<BareRetransmission> {
     repeats
 }
 
+/// What tshark's analysis of TCP says of one connection, whose server has port 8080.
+#[derive(Clone, Copy, Debug)]
+pub struct TsharkStream {
+    pub client: SocketAddr,
+    /// From the SYN to the ACK that ends the handshake, by its packets; `None` if tshark does not state it.
+    pub handshake_rtt_ms: Option<f64>,
+    /// Segments that filled the receiver's window (expert: "TCP window full").
+    pub window_full: u64,
+    /// Largest window that the client advertised after its SYN, bytes.
+    pub window_max: u64,
+}
+
+/// Every TCP connection of a capture as tshark analyses it.
+pub fn tshark_streams(file: &Path) -> Vec<TsharkStream> {
+    const FIELDS: [&str; 8] = [
+        "ip.src",
+        "tcp.srcport",
+        "ip.dst",
+        "tcp.dstport",
+        "tcp.flags.syn",
+        "tcp.window_size",
+        "tcp.analysis.initial_rtt",
+        "tcp.analysis.window_full",
+    ];
+    let columns: Vec<&str> = FIELDS.iter().flat_map(|field| ["-e", *field]).collect();
+    let text = run("tshark", &[&["-n", "-T", "fields"], &columns[..], &["-Y", "tcp && !icmp", "-r"]].concat(), file);
+    let mut streams: Vec<TsharkStream> = Vec::new();
+    for line in text.lines() {
+        let values: Vec<&str> = line.split('\t').collect();
+        let [source, source_port, destination, destination_port, syn, window, rtt, full] = values[..] else {
+            panic!("tshark: {line}")
+        };
+        let up = destination_port == "8080";
+        let (address, port) = if up { (source, source_port) } else { (destination, destination_port) };
+        let client = SocketAddr::new(address.parse().unwrap(), port.parse().unwrap());
+        let place = streams.iter().position(|stream| stream.client == client).unwrap_or_else(|| {
+            streams.push(TsharkStream { client, handshake_rtt_ms: None, window_full: 0, window_max: 0 });
+            streams.len() - 1
+        });
+        let stream = &mut streams[place];
+        if up && !["1", "True"].contains(&syn) {
+            stream.window_max = stream.window_max.max(window.parse().unwrap());
+        }
+        if let Ok(seconds) = rtt.parse::<f64>() {
+            stream.handshake_rtt_ms = Some(seconds * 1e3);
+        }
+        stream.window_full += u64::from(!full.is_empty());
+    }
+    streams
+}
+
 fn run(program: &str, options: &[&str], file: &Path) -> String {
     let output = Command::new(program).args(options).arg(file).output().unwrap_or_else(|e| panic!("{program}: {e}"));
     assert!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));

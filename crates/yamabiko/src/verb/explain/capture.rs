@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Result, anyhow, bail, ensure};
 use explain::{Connections, Evidence, Explained, Explanation};
-use schema::WireRequest;
+use schema::{ShareRow, WireRequest};
 use sys::clock::realtime_ns;
 use sys::signal::Interrupts;
 use units::Timestamp;
@@ -69,6 +69,7 @@ pub fn run(arguments: &args::Explain) -> Result<Exit> {
         let evidence: Option<Evidence> = explain::evidence(&request, client, server);
         if let Some(mut evidence) = evidence {
             server_seen |= evidence.server_packets.is_some();
+            evidence.capture_lost_packets = main.drops + other.as_ref().map_or(0, |other| other.drops) > 0;
             evidence.configured_rtt_ns = arguments.bench.path.rtt.map(saturating_nanos);
             let explanation: Explanation = explain::explain(&evidence);
             responses.push((request, Explained { distance_ns: None, explanation }));
@@ -84,12 +85,12 @@ pub fn run(arguments: &args::Explain) -> Result<Exit> {
         note(&mut notes, format!("{server}: none of the connections of {path}, which alone is explained"));
     }
     let (requests, explained): (Vec<WireRequest>, Vec<Explained>) = responses.into_iter().unzip();
-    let labels: Vec<Label> = requests.iter().map(label).collect();
+    let labels: Vec<Label> = (0..).zip(requests.iter().zip(&explained)).map(label).collect();
     let evidence_of = |place: usize| explain::evidence(requests.get(place)?, client, server);
     let title = format!("What limits {path}");
     let mut explained = super::Explained::new(title, labels, explained, evidence_of);
     explained.notes = notes;
-    explained.print(arguments.bench.result.json, arguments.html.as_deref())?;
+    explained.print(arguments)?;
     Ok(Exit::Success)
 }
 
@@ -99,8 +100,8 @@ fn note(notes: &mut Vec<String>, text: String) {
     notes.push(text);
 }
 
-/// Method and target of a request, as far as they were captured.
-fn label(request: &WireRequest) -> Label {
+/// Method and target of a request, as far as they were captured. `number`: of the response.
+fn label((number, (request, explained)): (u64, (&WireRequest, &Explained))) -> Label {
     let word = |bytes: &Option<std::sync::Arc<[u8]>>| {
         bytes.as_ref().map_or(String::from("?"), |bytes| printable(&String::from_utf8_lossy(bytes)).to_string())
     };
@@ -109,13 +110,22 @@ fn label(request: &WireRequest) -> Label {
     json.insert("connection".into(), request.connection.into());
     json.insert("index".into(), request.index.into());
     json.insert("target".into(), text.clone().into());
-    Label { text, json }
+    let began_ns = explained.explanation.intervals.first().map_or(0, |part| part.from_ns);
+    let row = ShareRow {
+        sequence: number,
+        connection: Some(request.connection),
+        scheduled_at: Timestamp::from_nanos(began_ns),
+        ..ShareRow::BLANK
+    };
+    Label { text, json, row }
 }
 
 /// What one capture file holds.
 struct Capture {
     connections: Connections,
     requests: Vec<WireRequest>,
+    /// Packets that the capture lost.
+    drops: u64,
 }
 
 impl Capture {
@@ -170,7 +180,8 @@ impl Capture {
             note(
                 notes,
                 format!(
-                    "{}: packets lost by the capture: {}; responses around them may seem to have losses or pauses",
+                    "{}: packets lost by the capture: {}; responses around them may seem to have losses \
+                     or pauses, and what rests on packets is less sure",
                     path.display(),
                     outcome.drops
                 ),
@@ -199,6 +210,6 @@ impl Capture {
             watch.finish(latest);
             watch.take_requests(&mut requests);
         }
-        Ok(Capture { connections, requests })
+        Ok(Capture { connections, requests, drops: outcome.drops })
     }
 }

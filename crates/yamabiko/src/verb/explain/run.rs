@@ -1,18 +1,18 @@
 //! A run of load: made with packets kept at both ends, or stored before.
 
-use std::path::Path;
-
 use anyhow::{Context as _, Result, anyhow, ensure};
-use plan::Offered;
-use schema::{CheckState, Document, RequestRecord, Verdict};
+use explain::Summary;
+use plan::{Offered, Plan};
+use schema::{CheckState, Document, RequestRecord, ShareRow, Verdict};
 use store::{RunStore, StoreError};
 use sys::signal::Interrupts;
 use testbed::explained::RunEvidence;
 use units::RequestRate;
 
+use super::attempt::{self, Attempt, Try};
 use super::{Explained, Label};
 use crate::args;
-use crate::args::{Bench, to_plan};
+use crate::args::{Bench, ResultOptions, to_plan};
 use crate::command_line::command_line;
 use crate::exit::{self, Exit};
 use crate::live_child::LivePage;
@@ -47,7 +47,17 @@ pub fn make(arguments: &args::Explain) -> Result<Exit> {
     drop(display);
     let folder = outcome.folder.as_deref().ok_or_else(|| anyhow!("the run was not stored"))?;
     let exit = exit::of_document(&outcome.document, options.strict);
-    match explain(folder, &outcome.document, arguments) {
+    let explained = super::of_run(folder, &outcome.document).and_then(|mut explained| {
+        if arguments.try_remedy {
+            let tried = try_remedy(&plan, &explained.summary, &run_store, &interrupts, options)?;
+            explained.tried = Some(tried);
+        }
+        if !options.no_save {
+            explained.store(folder);
+        }
+        show(&explained, &outcome.document, arguments)
+    });
+    match explained {
         // As after requests that all failed: the exit status is that of the run.
         Err(error) if exit != Exit::Success => {
             print_message(format_args!("{error:#}"));
@@ -56,6 +66,44 @@ pub fn make(arguments: &args::Explain) -> Result<Exit> {
         }
         explained => explained.map(|()| exit),
     }
+}
+
+/// Makes a second run with the remedy that the sentence names, if an option has it.
+///
+/// # Errors
+/// The second run cannot be made.
+fn try_remedy(
+    plan: &Plan,
+    summary: &Summary,
+    run_store: &RunStore,
+    interrupts: &Interrupts,
+    options: &ResultOptions,
+) -> Result<Try> {
+    let (plan, change, advice) = match attempt::changed(plan, summary) {
+        Ok(_) if interrupts.count() > 0 => return Ok(Try::NotTried(String::from("the run was interrupted"))),
+        Ok(changed) => changed,
+        Err(why) => return Ok(Try::NotTried(why)),
+    };
+    let mut display = Display::new("try", options.json);
+    let outcome = testbed::bench_tapped(&plan, None, &command_line(), Some(run_store), interrupts, &mut display)?;
+    drop(display);
+    let folder = outcome.folder.as_deref().ok_or_else(|| anyhow!("the run with {change} was not stored"))?;
+    let second = match super::of_run(folder, &outcome.document) {
+        Ok(second) => second,
+        Err(error) => return Ok(Try::NotTried(format!("a run with {change} was made, and not explained: {error:#}"))),
+    };
+    if !options.no_save {
+        second.store(folder);
+    }
+    let measured_ns = attempt::median_ns(&second.summary, advice.distance_ns).unwrap_or_default();
+    Ok(Try::Tried(Attempt {
+        change,
+        prediction: advice.prediction,
+        before_ns: advice.measured_ns,
+        measured_ns,
+        run: outcome.document.run.id.clone(),
+        sentence: second.summary.sentence,
+    }))
 }
 
 /// Explains a stored run.
@@ -75,7 +123,7 @@ pub fn stored(arguments: &args::Explain) -> Result<Exit> {
         }
         error => error.into(),
     })?;
-    explain(&dir, &document, arguments)?;
+    show(&super::of_run(&dir, &document)?, &document, arguments)?;
     Ok(exit::of_document(&document, false))
 }
 
@@ -90,12 +138,11 @@ fn explaining(bench: &Bench) -> Bench {
     bench
 }
 
-/// Explains the run in its folder and prints the result.
-fn explain(dir: &Path, document: &Document, arguments: &args::Explain) -> Result<()> {
-    let explained = super::of_run(dir, document)?;
-    let (json, no_save) = (arguments.bench.result.json, arguments.bench.result.no_save);
-    explained.print(json, arguments.html.as_deref())?;
-    if !json && !no_save {
+/// Prints the result.
+fn show(explained: &Explained, document: &Document, arguments: &args::Explain) -> Result<()> {
+    explained.print(arguments)?;
+    let options = &arguments.bench.result;
+    if !options.json && !options.no_save {
         print_message(format_args!("run: {}", document.run.id));
     }
     Ok(())
@@ -135,5 +182,12 @@ fn label(run: &RunEvidence, request: &RequestRecord) -> Label {
     json.insert("client".into(), request.client.into());
     json.insert("connection".into(), request.connection.into());
     json.insert("url".into(), request.url.into());
-    Label { text: format!("request {}: {}", request.sequence, run.target(request)), json }
+    let row = ShareRow {
+        sequence: request.sequence,
+        client: Some(request.client),
+        connection: request.connection,
+        scheduled_at: request.scheduled_at,
+        ..ShareRow::BLANK
+    };
+    Label { text: format!("request {}: {}", request.sequence, run.target(request)), json, row }
 }

@@ -27,6 +27,9 @@ pub fn render(result: &Explained) -> String {
         notes.iter().for_each(|note| writeln!(text, "note: {note}\n").expect("text"));
     }
     writeln!(text, "{}\n", summary.sentence).expect("text");
+    if let Some(tried) = &result.tried {
+        writeln!(text, "{}\n", tried.text()).expect("text");
+    }
     let percentiles: Vec<(String, &Group)> =
         summary.percentiles.iter().map(|group| (format!("p{}", group.percentile / 100), group)).collect();
     table(&mut text, "Share of the response time", &percentiles, "confidence at p50");

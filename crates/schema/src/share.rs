@@ -1,4 +1,4 @@
-//! The causes among which a response's time is divided, how sure a division is, and the rules that decide.
+//! The causes among which `explain` divides a response's time, how sure a division is, and the rules that decide.
 
 /// What a part of a response time was spent on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
@@ -103,6 +103,41 @@ impl Cause {
         self as usize
     }
 
+    /// As written into files.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Cause::SendLag => "send_lag",
+            Cause::ConnectionWait => "connection_wait",
+            Cause::ReceiveLag => "receive_lag",
+            Cause::Dns => "dns",
+            Cause::TcpHandshake => "tcp_handshake",
+            Cause::TlsHandshake => "tls_handshake",
+            Cause::RequestUpload => "request_upload",
+            Cause::ServerProcessing => "server_processing",
+            Cause::ServerPause => "server_pause",
+            Cause::CpuThrottling => "cpu_throttling",
+            Cause::RunQueue => "run_queue",
+            Cause::CongestionWindow => "congestion_window",
+            Cause::Pacing => "pacing",
+            Cause::ReceiveWindow => "receive_window",
+            Cause::SendBuffer => "send_buffer",
+            Cause::Http2StreamWindow => "http2_stream_window",
+            Cause::Http2ConnectionWindow => "http2_connection_window",
+            Cause::BottleneckRate => "bottleneck_rate",
+            Cause::Queue => "queue",
+            Cause::SharedQueue => "shared_queue",
+            Cause::FastRetransmit => "fast_retransmit",
+            Cause::RetransmissionTimeout => "retransmission_timeout",
+            Cause::TailLoss => "tail_loss",
+            Cause::ReducedWindow => "reduced_window",
+            Cause::HeadOfLine => "head_of_line",
+            Cause::Reordering => "reordering",
+            Cause::Propagation => "propagation",
+            Cause::AckDelay => "ack_delay",
+            Cause::Unknown => "unknown",
+        }
+    }
+
     /// As a table prints it.
     pub const fn name(self) -> &'static str {
         match self {
@@ -175,6 +210,9 @@ pub enum Confidence {
 }
 
 impl Confidence {
+    /// Every confidence, from the lowest on.
+    pub const ALL: [Confidence; 3] = [Confidence::Weak, Confidence::Likely, Confidence::Certain];
+
     /// As written into files.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -209,6 +247,8 @@ pub enum Rule {
     AckReleasedGrowth,
     /// The next packet left when an ACK arrived, after an earlier loss.
     AckReleasedAfterLoss,
+    /// The next packet left later although TCP_INFO shows bytes that waited to be sent, and the receive window had room.
+    UnsentBytes,
     /// The next packet left when an ACK arrived, and TCP_INFO counted time limited by the send buffer.
     SendBufferTime,
     /// The next packet left when an ACK arrived, with room in congestion and receive window.
@@ -246,6 +286,72 @@ pub enum Rule {
 }
 
 impl Rule {
+    /// Every rule, in the order of declaration.
+    pub const ALL: [Rule; 28] = [
+        Rule::LoadRecord,
+        Rule::PathRecord,
+        Rule::BothEnds,
+        Rule::ServerPackets,
+        Rule::ClientPackets,
+        Rule::RoundTrip,
+        Rule::ServerCpu,
+        Rule::AckReleasedFullWindow,
+        Rule::AckReleasedGrowth,
+        Rule::AckReleasedAfterLoss,
+        Rule::UnsentBytes,
+        Rule::SendBufferTime,
+        Rule::WindowsOpen,
+        Rule::WindowEdge,
+        Rule::StreamWindow,
+        Rule::ConnectionWindow,
+        Rule::NoAckReleased,
+        Rule::FullPackets,
+        Rule::PacingRate,
+        Rule::SentAgain,
+        Rule::FilledEarly,
+        Rule::FilledLate,
+        Rule::ArrivedTwice,
+        Rule::OtherStream,
+        Rule::AckLate,
+        Rule::Spacing,
+        Rule::NoInput,
+        Rule::Ambiguous,
+    ];
+
+    /// As written into files.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Rule::LoadRecord => "load_record",
+            Rule::PathRecord => "path_record",
+            Rule::BothEnds => "both_ends",
+            Rule::ServerPackets => "server_packets",
+            Rule::ClientPackets => "client_packets",
+            Rule::RoundTrip => "round_trip",
+            Rule::ServerCpu => "server_cpu",
+            Rule::AckReleasedFullWindow => "ack_released_full_window",
+            Rule::AckReleasedGrowth => "ack_released_growth",
+            Rule::AckReleasedAfterLoss => "ack_released_after_loss",
+            Rule::UnsentBytes => "unsent_bytes",
+            Rule::SendBufferTime => "send_buffer_time",
+            Rule::WindowsOpen => "windows_open",
+            Rule::WindowEdge => "window_edge",
+            Rule::StreamWindow => "stream_window",
+            Rule::ConnectionWindow => "connection_window",
+            Rule::NoAckReleased => "no_ack_released",
+            Rule::FullPackets => "full_packets",
+            Rule::PacingRate => "pacing_rate",
+            Rule::SentAgain => "sent_again",
+            Rule::FilledEarly => "filled_early",
+            Rule::FilledLate => "filled_late",
+            Rule::ArrivedTwice => "arrived_twice",
+            Rule::OtherStream => "other_stream",
+            Rule::AckLate => "ack_late",
+            Rule::Spacing => "spacing",
+            Rule::NoInput => "no_input",
+            Rule::Ambiguous => "ambiguous",
+        }
+    }
+
     /// The rule as a half-sentence that explains a share.
     pub const fn text(self) -> &'static str {
         match self {
@@ -259,6 +365,7 @@ impl Rule {
             Rule::AckReleasedFullWindow => "sent when an ACK arrived, congestion window full by TCP_INFO",
             Rule::AckReleasedGrowth => "sent when an ACK arrived, with more in flight than before",
             Rule::AckReleasedAfterLoss => "sent when an ACK arrived, after a loss",
+            Rule::UnsentBytes => "bytes waited to be sent by TCP_INFO, and the receive window had room",
             Rule::SendBufferTime => "sent when an ACK arrived, limited by the send buffer by TCP_INFO",
             Rule::WindowsOpen => "sent when an ACK arrived, although both windows had room",
             Rule::WindowEdge => "the next byte lay beyond the advertised window",
