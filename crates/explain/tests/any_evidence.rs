@@ -161,7 +161,8 @@ proptest! {
         let (whole, lossy) = (explained(false), explained(true));
         prop_assert_eq!(whole.intervals.len(), lossy.intervals.len());
         for (one, other) in whole.intervals.iter().zip(&lossy.intervals) {
-            prop_assert_eq!((one.from_ns, one.to_ns, one.cause, one.rule), (other.from_ns, other.to_ns, other.cause, other.rule));
+            let same = (one.from_ns, one.to_ns, one.cause, one.rule);
+            prop_assert_eq!(same, (other.from_ns, other.to_ns, other.cause, other.rule));
             let by_record = matches!(one.rule, Rule::LoadRecord | Rule::ServerCpu | Rule::NoInput);
             prop_assert!(other.confidence <= one.confidence && (by_record || other.confidence < Confidence::Certain));
         }
