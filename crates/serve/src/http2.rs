@@ -59,6 +59,8 @@ pub(crate) struct Http2 {
     open_section: Option<OpenSection>,
     preface_read: bool,
     settings_read: bool,
+    /// Answered streams whose client has not ended its request: the content that it may still send, which is dropped.
+    answered: HashMap<u32, u32, RandomState>,
     /// The streams that this server reset last: their frames may be in transit.
     reset: VecDeque<u32>,
     /// Resets by the client and because of it, less completed responses.
@@ -141,6 +143,7 @@ impl Http2 {
             open_section: None,
             preface_read: false,
             settings_read: false,
+            answered: HashMap::default(),
             reset: VecDeque::new(),
             resets: 0,
             idle_frames: 0,

@@ -208,7 +208,15 @@ impl Link {
             Some(session) => {
                 self.connection.sent_below(count);
                 let front = if session.unsent.is_empty() { &mut context.sealed } else { &mut session.unsent };
-                if count >= front.len() { front.clear() } else { drop(front.drain(..count)) }
+                if count >= front.len() {
+                    front.clear()
+                } else {
+                    drop(front.drain(..count))
+                }
+                if session.unsent.is_empty() {
+                    // The connection can go on in this turn: no event follows for what the kernel has accepted.
+                    self.connection.set_output_pending_below(false);
+                }
             }
         }
     }

@@ -162,7 +162,9 @@ proptest! {
 
     /// Any bytes are decoded or refused, with a bounded table.
     #[test]
-    fn any_section_is_decoded_or_refused(sections in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..200), 1..8)) {
+    fn any_section_is_decoded_or_refused(
+        sections in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..200), 1..8),
+    ) {
         let mut decoder = Decoder::default();
         for section in &sections {
             let _ = decoded(&mut decoder, section);

@@ -90,6 +90,9 @@ impl Http2 {
         }
         let Some(entry) = self.streams.get_mut(&stream).filter(|entry| !entry.ended) else {
             self.credit += length;
+            if self.drops(context, stream, length, ended) {
+                return Ok(());
+            }
             return self.closed(context, stream, ErrorCode::StreamClosed);
         };
         self.credit += length - content.len() as u32;
@@ -103,6 +106,21 @@ impl Http2 {
         let mut outcome = Ok(());
         self.with(context, stream, |entry, context| outcome = entry.stream.take_body(context, content, ended));
         if outcome.is_err() { self.malformed(context, stream) } else { Ok(()) }
+    }
+
+    /// Whether the stream is answered and its content is dropped. What its window does not permit is not needed: the
+    /// client is told so when it has used the window up.
+    fn drops(&mut self, context: &mut WorkerContext, stream: u32, length: u32, ended: bool) -> bool {
+        let Some(left) = self.answered.get_mut(&stream) else { return false };
+        *left = left.saturating_sub(length);
+        let is_used_up = *left < FRAME_BYTES_MAX as u32;
+        if ended || is_used_up {
+            self.answered.remove(&stream);
+        }
+        if is_used_up && !ended {
+            self.write_reset(context, stream, ErrorCode::NoError);
+        }
+        true
     }
 
     fn headers(&mut self, context: &mut WorkerContext, head: FrameHead, payload: &[u8]) -> Result<(), ErrorCode> {
@@ -165,6 +183,10 @@ impl Http2 {
             return Ok(());
         }
         match self.streams.get_mut(&stream) {
+            None if self.answered.contains_key(&stream) && ended => {
+                self.answered.remove(&stream);
+                Ok(())
+            }
             None if self.reset.contains(&stream) => self.idle_frame(),
             None => Err(ErrorCode::StreamClosed),
             Some(entry) if entry.ended => self.reset(context, stream, ErrorCode::StreamClosed),
@@ -205,7 +227,10 @@ impl Http2 {
         }
         self.known(head.stream)?;
         match self.streams.remove(&head.stream) {
-            None => self.idle_frame(),
+            None => {
+                self.answered.remove(&head.stream);
+                self.idle_frame()
+            }
             Some(mut entry) => {
                 self.credit += entry.stream.unreported() as u32;
                 entry.stream.leave(context);

@@ -1,7 +1,7 @@
 //! Requests, and frames for the client.
 
 use super::frame::{self, DATA, END_STREAM, ErrorCode, FRAME_BYTES_MAX, FRAME_HEAD_BYTES};
-use super::{Departure, Entry, Hpack, Http2, RESET_REMEMBERED};
+use super::{Departure, Entry, Hpack, Http2, RESET_REMEMBERED, STREAMS_MAX};
 use crate::connection::WorkerContext;
 use crate::file_response::COPY_MAX;
 use crate::multiplexed::{Progress, Stream};
@@ -167,9 +167,13 @@ impl Http2 {
         }
     }
 
-    /// The response is complete. Section 8.1: the client need not send the rest of its request.
+    /// The response is complete. Section 8.1: the client need not send the rest of its request. Some clients lose a
+    /// response that is followed by a reset while they send, so a short rest is dropped first.
     fn completed(&mut self, context: &mut WorkerContext, stream: u32, entry: &Entry) -> Next {
-        if !entry.ended {
+        let may_end = entry.receive_window >= FRAME_BYTES_MAX as u32 && self.answered.len() < STREAMS_MAX;
+        if !entry.ended && may_end {
+            self.answered.insert(stream, entry.receive_window);
+        } else if !entry.ended {
             self.write_reset(context, stream, ErrorCode::NoError);
         }
         self.resets = self.resets.saturating_sub(1);

@@ -150,14 +150,64 @@ fn a_request_with_much_content_does_not_block_the_connection() {
     let (_, _, _, payload) = next_frame(&mut client);
     assert_eq!(status(&payload), "405");
     assert_eq!(next_frame(&mut client).0, DATA);
-    let (kind, _, _, code) = next_frame(&mut client);
-    assert_eq!((kind, &code[..]), (RST_STREAM, &[0, 0, 0, 0][..]));
-    // As a client that has not seen the reset yet: within the window of the connection.
+    // As a client that does not see the reset: within the window of the connection.
     for _ in 0..12 {
         client.send(&frame(DATA, 0, 1, &[b'x'; 16 << 10]));
     }
+    let (kind, _, _, code) = next_frame(&mut client);
+    assert_eq!((kind, &code[..]), (RST_STREAM, &[0, 0, 0, 0][..]));
     client.send(&request(3, "GET", "/hello.txt", true));
     assert_eq!(responses(&mut client, 1, 0)[&3], ("200".to_owned(), b"hello\n".to_vec()));
+}
+
+/// The kernel's buffer is full again and again, each time with records of all streams.
+#[test]
+fn large_files_of_many_streams_arrive_over_tls() {
+    let made = rcgen::generate_simple_self_signed(["server".to_owned()]).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str| directory.path().join(name);
+    fs::write(file("cert.pem"), made.cert.pem()).unwrap();
+    fs::write(file("key.pem"), made.signing_key.serialize_pem()).unwrap();
+    fs::write(file("big"), content(6 << 20)).unwrap();
+    let tls = Some(crate::Tls::load(&file("cert.pem"), &file("key.pem")).unwrap());
+    let spec = ServeSpec { tls, engine: ENGINE, ..ServeSpec::new(directory.path(), "127.0.0.1:0".parse().unwrap()) };
+    let stop = std::sync::Arc::new(EventFd::new().unwrap());
+    let (address_sender, address_receiver) = mpsc::channel();
+    let stopped = std::sync::Arc::clone(&stop);
+    let thread = thread::spawn(move || serve(&spec, stopped.as_fd(), |bound| address_sender.send(bound).unwrap()));
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(made.cert.der().clone()).unwrap();
+    let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    let session = rustls::ClientConnection::new(std::sync::Arc::new(config), "server".try_into().unwrap()).unwrap();
+    let stream = TcpStream::connect(address_receiver.recv().unwrap()).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let mut stream = rustls::StreamOwned::new(session, stream);
+    let grant = frame(WINDOW_UPDATE, 0, 0, &(1u32 << 30).to_be_bytes());
+    let settings = frame(4, 0, 0, &[&[0, 4][..], &(1u32 << 30).to_be_bytes()].concat());
+    let requests: Vec<u8> = (0..4).flat_map(|number| request(2 * number + 1, "GET", "/big", true)).collect();
+    stream.write_all(&[b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", &settings[..], &grant, &requests].concat()).unwrap();
+    let mut bodies: HashMap<u32, Vec<u8>> = HashMap::new();
+    let mut ended = 0;
+    while ended < 4 {
+        let mut head = [0; 9];
+        stream.read_exact(&mut head).unwrap();
+        let mut payload = vec![0; u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize];
+        stream.read_exact(&mut payload).unwrap();
+        if head[3] == DATA {
+            bodies.entry(u32::from_be_bytes(head[5..].try_into().unwrap())).or_default().extend_from_slice(&payload);
+            ended += usize::from(head[4] & 1);
+        }
+    }
+    assert!(bodies.len() == 4 && bodies.values().all(|body| *body == content(6 << 20)));
+    drop(stream);
+    stop.write(1).unwrap();
+    thread.join().unwrap().unwrap();
 }
 
 #[test]

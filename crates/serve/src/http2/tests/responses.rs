@@ -125,10 +125,17 @@ fn a_response_before_the_end_of_the_request_stops_it() {
     test.send(&headers(1, "POST", "/6", &[("content-length", "100000")], false));
     let frames = test.frames();
     assert_eq!(test.fields(&frames[0]).0, 405);
-    let last = frames.last().unwrap();
-    assert_eq!((last.kind, last.code()), (RST_STREAM, ErrorCode::NoError as u32));
+    assert_eq!((frames.len(), frames[1].kind, frames[1].ends()), (2, DATA, true));
+    // The window of the stream is used up after 131,072 bytes.
+    for _ in 0..11 {
+        test.send(&frame(DATA, 0, 1, &[b'x'; 10_000]));
+    }
+    assert_eq!(test.frames(), []);
+    test.send(&frame(DATA, 0, 1, &[b'x'; 10_000]));
+    let reset = test.frames().remove(0);
+    assert_eq!((reset.kind, reset.stream, reset.code()), (RST_STREAM, 1, ErrorCode::NoError as u32));
     // What was in transit is ignored, and the window of the connection grows by it.
-    for _ in 0..40 {
+    for _ in 0..28 {
         test.send(&frame(DATA, 0, 1, &[b'x'; 10_000]));
     }
     let granted: usize = test
@@ -140,8 +147,13 @@ fn a_response_before_the_end_of_the_request_stops_it() {
         })
         .sum();
     assert!((270_000..=400_000).contains(&granted), "{granted}");
-    test.send(&headers(3, "POST", "/app", &[("content-length", "100000000")], false));
-    assert_eq!(test.response(3).0, 413);
+    // A short rest ends without a reset.
+    test.send(&headers(5, "POST", "/6", &[("content-length", "3")], false));
+    assert_eq!(test.response(5).0, 405);
+    test.send(&frame(DATA, END_STREAM, 5, b"abc"));
+    assert_eq!(test.frames(), []);
+    test.send(&headers(7, "POST", "/app", &[("content-length", "100000000")], false));
+    assert_eq!(test.response(7).0, 413);
 }
 
 #[test]
