@@ -11,6 +11,7 @@ mod real_load {
     mod explain;
     mod handshakes;
     mod http2;
+    mod http3;
     mod server;
     mod shards;
     mod tls;
