@@ -19,6 +19,7 @@ const PACKAGES: &[Package] = &[
     Package("nginx-light", "a real server under test"),
     Package("apache2", "the other real server under test"),
     Package("apache2-utils", "ab: its requests through a path, and its output compared with ours"),
+    Package("caddy", "a server with HTTP/3"),
     Package("gunicorn", "the application server of examples/directory, behind `serve --dynamic`"),
     Package("python3", "the model server of `capacity`, whose limit is known"),
     Package("php-cgi", "a FastCGI program behind `serve --dynamic`"),

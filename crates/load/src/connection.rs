@@ -69,9 +69,9 @@ pub(crate) enum State {
     Ready,
     /// The driver has fetched Send; the response is pending.
     Awaiting,
-    /// HTTP/2: ready for streams, whose requests are stored elsewhere. In the queue of idle connections while it has
+    /// HTTP/2 and HTTP/3: ready for streams, whose requests are stored elsewhere. In the queue of idle connections while it has
     /// none.
-    Http2Ready,
+    StreamsReady,
     /// Open, without a request.
     Idle,
     /// Close is in the action queue.
@@ -161,7 +161,7 @@ impl Connection {
             | State::Securing
             | State::Ready
             | State::Awaiting
-            | State::Http2Ready
+            | State::StreamsReady
             | State::Idle
             | State::Closing => true,
         }

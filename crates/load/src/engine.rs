@@ -62,7 +62,7 @@
 //! Code map: [`Load`]'s entry points are in `input`, `output` and `ending`; `dispatch` finds a connection for a
 //! request, `closing` ends requests and connections, `evaluation` evaluates responses and schedules follow-ups,
 //! `workload_requests` makes the requests of cache workloads, `sessions` runs sessions, `closed_loop` and `users` are
-//! the two closed loops, `streams` is HTTP/2.
+//! the two closed loops, `streams` is HTTP/2 and HTTP/3.
 
 mod closed_loop;
 mod closing;
@@ -102,7 +102,7 @@ use crate::phase::Phase;
 use crate::pool::Pool;
 use crate::prepared::Prepared;
 use crate::queues::Queues;
-use crate::spec::{HttpVersion, LoadSpec};
+use crate::spec::LoadSpec;
 use crate::target::Target;
 use crate::virtual_users::VirtualUsers;
 use crate::workload::Choice;
@@ -149,7 +149,7 @@ pub struct Load {
     backlog: VecDeque<BacklogRequest>,
     /// Idle connections opened before the load.
     open_connections: OpenConnections,
-    /// Requests on HTTP/2 connections.
+    /// Requests on HTTP/2 and HTTP/3 connections.
     streams: Streams,
     /// Whether every connection was busy at the last attempt to dispatch from the backlog, and none has become free
     /// since.
@@ -186,7 +186,7 @@ impl Load {
     ///
     /// # Panics
     /// If the spec has no request or more than 65535 different hosts and ports, or has a cache workload in a closed
-    /// loop, over HTTP/2, or with fewer requests than kinds.
+    /// loop, over HTTP/2 or HTTP/3, or with fewer requests than kinds.
     pub fn new(mut spec: LoadSpec, start: Timestamp) -> Self {
         assert!(!spec.workload.requests.is_empty(), "at least one request");
         spec.clients = spec.clients.max(1);
@@ -203,7 +203,7 @@ impl Load {
         };
         let virtual_users = match &workload.choice {
             Choice::CacheWorkload(cache_load) => {
-                assert!(spec.arrivals.is_open() && spec.version != HttpVersion::Http2, "an open loop over HTTP/1");
+                assert!(spec.arrivals.is_open() && spec.version.is_http1(), "an open loop over HTTP/1");
                 assert!(workload.requests.len() >= cache_load.requests(), "a request for each kind");
                 Some(Box::new(VirtualUsers::new(cache_load.clone(), spec.clients, spec.seed)))
             }

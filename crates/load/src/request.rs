@@ -30,7 +30,9 @@ pub(crate) fn write(spec: &LoadSpec, rendering: &Rendering<'_>, into: &mut Vec<u
         _ if rendering.gives("Connection") => {}
         (Reuse::Close, HttpVersion::Http11) => header(into, "Connection", b"close"),
         (Reuse::KeepAlive, HttpVersion::Http10) => header(into, "Connection", b"keep-alive"),
-        (Reuse::Close, HttpVersion::Http10) | (Reuse::KeepAlive, HttpVersion::Http11) | (_, HttpVersion::Http2) => {}
+        (Reuse::Close, HttpVersion::Http10)
+        | (Reuse::KeepAlive, HttpVersion::Http11)
+        | (_, HttpVersion::Http2 | HttpVersion::Http3) => {}
     }
     if let Some(content) = &rendering.workload_content {
         content.fields(into);

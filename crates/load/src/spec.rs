@@ -14,7 +14,7 @@ pub struct LoadSpec {
     pub absolute_form: bool,
     /// HTTP version of the requests.
     pub version: HttpVersion,
-    /// HTTP/2: maximum concurrent streams on a connection, if the server allows as many. 0 counts as 1.
+    /// HTTP/2 and HTTP/3: maximum concurrent streams on a connection, if the server allows as many. 0 counts as 1.
     pub streams_max: u32,
     /// Whether connections serve more than one request.
     pub reuse: Reuse,
@@ -44,10 +44,11 @@ pub struct LoadSpec {
 }
 
 impl LoadSpec {
-    /// Maximum concurrent requests on a connection, if the server allows as many: 1 except for HTTP/2.
+    /// Maximum concurrent requests on a connection, if the server allows as many: 1 except for HTTP/2 and
+    /// HTTP/3.
     pub(crate) fn streams_limit(&self) -> u32 {
         match self.version {
-            HttpVersion::Http2 if self.reuse == Reuse::KeepAlive => self.streams_max.max(1),
+            HttpVersion::Http2 | HttpVersion::Http3 if self.reuse == Reuse::KeepAlive => self.streams_max.max(1),
             _ => 1,
         }
     }
@@ -107,15 +108,23 @@ pub enum HttpVersion {
     Http11,
     /// HTTP/2: several concurrent requests on a connection.
     Http2,
+    /// HTTP/3: the same over QUIC. All targets are secure.
+    Http3,
 }
 
 impl HttpVersion {
+    /// Whether a connection carries one request at a time.
+    pub const fn is_http1(self) -> bool {
+        matches!(self, HttpVersion::Http10 | HttpVersion::Http11)
+    }
+
     /// The version as text, as on the request line of HTTP/1.
     pub const fn as_str(self) -> &'static str {
         match self {
             HttpVersion::Http10 => "HTTP/1.0",
             HttpVersion::Http11 => "HTTP/1.1",
             HttpVersion::Http2 => "HTTP/2",
+            HttpVersion::Http3 => "HTTP/3",
         }
     }
 }

@@ -335,6 +335,7 @@ impl Tally {
             tls_handshake_ns: Some(histograms.tls_handshake.quantiles()).filter(|q| q.count > 0),
             // The caller adds the TLS parameters from the driver.
             tls: None,
+            quic: None,
             first_byte_ns: histograms.first_byte.quantiles(),
             connection_duration_ns: histograms.connection_duration.quantiles(),
             bytes_received: self.bytes_received,

@@ -9,7 +9,7 @@ use polymix::{CacheWorkload, World};
 use schema::Method;
 use serde::{Deserialize, Serialize};
 
-use super::{HttpVersion, LoadPlan};
+use super::LoadPlan;
 
 /// A cache workload, which replaces the plan's own requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -143,8 +143,11 @@ impl CacheWorkloadPlan {
         if !load.is_open() {
             return refuse("a cache workload needs an open loop: give a rate (--rate), phases or a rate_file");
         }
-        if load.http == HttpVersion::Http2 {
-            return refuse("http = \"2\" (--http 2): a cache workload supports HTTP/1.0 and 1.1 only");
+        if !load.http.is_http1() {
+            return refuse(&format!(
+                "http = \"{}\" (--http): a cache workload supports HTTP/1.0 and 1.1 only",
+                load.http.name()
+            ));
         }
         let name = |line: &String| line.split(':').next().unwrap_or_default().trim().to_ascii_lowercase();
         if let Some(line) = load.headers.iter().find(|line| RESERVED_FIELDS.contains(&name(line).as_str())) {

@@ -405,6 +405,7 @@ mod tests {
             ("open_connections = 7\n", "find = \"connections\"", "--open-connections"),
             ("http = \"2\"\n", "find = \"connections\"", "HTTP/2"),
             ("http = \"2\"\n", "find = \"new-connections\"", "HTTP/2"),
+            ("http = \"3\"\n", "find = \"new-connections\"", "HTTP/3"),
             ("open_connections = 7\n", "find = \"new-connections\"", "--open-connections"),
             (sessions, "find = \"users\"\nthink = \"7s\"", "both set"),
             (sessions, "find = \"connections\"", "sessions"),

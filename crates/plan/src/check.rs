@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use schema::Method;
 
-use super::{Engine, HttpVersion, LoadPlan, Plan, PlanError, WatchAt, transport};
+use super::{Engine, LoadPlan, Plan, PlanError, WatchAt, transport};
 
 impl Plan {
     /// Refuses contradictions.
@@ -115,10 +115,9 @@ impl LoadPlan {
             return Err("connections = 0 (-c): expected at least one".into());
         }
         if let Some(open) = self.open_connections {
-            let http2 = !matches!(self.http, HttpVersion::Http10 | HttpVersion::Http11);
-            if !self.is_open() || self.close || http2 {
+            if !self.is_open() || self.close || !self.http.is_http1() {
                 return Err("open_connections (--open-connections) need an open loop over HTTP/1: give a \
-                     rate (--rate), and leave out close (--close) and HTTP/2"
+                     rate (--rate), and leave out close (--close), HTTP/2 and HTTP/3"
                     .into());
             }
             if open == 0 || self.connections.is_some_and(|most| most < open) {

@@ -14,8 +14,8 @@ use units::{parse_count, parse_count_u32, parse_duration};
 use super::cli::{ARRIVALS, WORKLOAD, content, har, method};
 use super::named::named;
 use super::{
-    ArrivalKind, CacheWorkloadPlan, ChoicePlan, ContentPlan, ExpectPlan, HarPlan, PhasePlan, Proxy, ReplayPlan,
-    RequestPlan, SessionPlan, TlsPlan, sweep,
+    ArrivalKind, CacheWorkloadPlan, ChoicePlan, ContentPlan, ExpectPlan, HarPlan, Http3Plan, PhasePlan, Proxy,
+    ReplayPlan, RequestPlan, SessionPlan, TlsPlan, sweep,
 };
 
 /// The load: what is requested, how often, and by whom.
@@ -97,12 +97,14 @@ pub struct LoadPlan {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "cli", arg(long, value_name = "PATH"))]
     pub unix: Option<PathBuf>,
-    /// Send at most this many concurrent requests on an HTTP/2 connection, if the server allows it [default: 100]
+    /// Send at most this many concurrent requests on an HTTP/2 or HTTP/3 connection, if the server allows it [default:
+    /// 100]
     // Plan: Written out in a plan that was checked.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "units::count::option_u32")]
     #[cfg_attr(feature = "cli", arg(long, value_parser = parse_count_u32, allow_hyphen_values = true))]
     pub streams: Option<u32>,
-    /// Use this HTTP version; 2 is negotiated by ALPN over TLS, and used with prior knowledge without TLS
+    /// Use this HTTP version; 2 is negotiated by ALPN over TLS, and used with prior knowledge without TLS; 3 is QUIC, with
+    /// prior knowledge
     #[cfg_attr(feature = "cli", arg(long, value_enum, default_value_t))]
     pub http: HttpVersion,
     /// Fail a request whose response is not complete after this time
@@ -183,6 +185,10 @@ pub struct LoadPlan {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "cli", command(flatten))]
     pub tls: Option<TlsPlan>,
+    /// QUIC settings of HTTP/3; written out with `http = "3"`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "cli", command(flatten))]
+    pub http3: Option<Http3Plan>,
     /// File to send as the request body.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "cli", arg(skip))]
@@ -257,6 +263,7 @@ impl Default for LoadPlan {
             replay: None,
             har: None,
             tls: None,
+            http3: None,
             body: None,
             body_text: None,
             choice: None,
@@ -396,9 +403,19 @@ pub enum HttpVersion {
     /// HTTP/2
     #[serde(rename = "2")]
     Http2,
+    /// HTTP/3, over QUIC
+    #[serde(rename = "3")]
+    Http3,
 }
 
-named!(HttpVersion: Http10 "1.0", Http11 "1.1", Http2 "2");
+named!(HttpVersion: Http10 "1.0", Http11 "1.1", Http2 "2", Http3 "3");
+
+impl HttpVersion {
+    /// Whether a connection carries one request at a time.
+    pub const fn is_http1(self) -> bool {
+        matches!(self, HttpVersion::Http10 | HttpVersion::Http11)
+    }
+}
 
 #[cfg(test)]
 mod tests {

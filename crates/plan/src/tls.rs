@@ -30,7 +30,8 @@ pub struct TlsPlan {
     #[cfg_attr(feature = "cli", arg(id = "tls_version", long = "tls-version", value_enum, value_name = "VERSION"))]
     #[cfg_attr(feature = "cli", arg(default_value_t, hide_default_value = true))]
     pub version: TlsVersion,
-    /// Offer this protocol by ALPN: http/1.1, http/1.0, h2 or none [default: http/1.1, or h2 with --http 2]
+    /// Offer this protocol by ALPN: http/1.1, http/1.0, h2, h3 or none [default: http/1.1, h2 with --http 2,
+    /// h3 with --http 3]
     #[cfg_attr(feature = "cli", arg(long, value_name = "PROTOCOL", default_value_t, hide_default_value = true))]
     pub alpn: Alpn,
     /// Make every handshake a full one: clients do not resume sessions
@@ -90,6 +91,8 @@ pub enum Alpn {
     Http10,
     /// `h2`: HTTP/2.
     H2,
+    /// `h3`: HTTP/3.
+    H3,
     /// The extension is not sent.
     None,
 }
@@ -101,6 +104,7 @@ impl Alpn {
             Alpn::Http11 => "http/1.1",
             Alpn::Http10 => "http/1.0",
             Alpn::H2 => "h2",
+            Alpn::H3 => "h3",
             Alpn::None => "none",
         }
     }
@@ -121,7 +125,8 @@ impl std::str::FromStr for Alpn {
             "http/1.0" => Ok(Alpn::Http10),
             "none" => Ok(Alpn::None),
             "h2" => Ok(Alpn::H2),
-            _ => Err(format!("`{typed}` is not a supported protocol: expected http/1.1, http/1.0, h2 or none")),
+            "h3" => Ok(Alpn::H3),
+            _ => Err(format!("`{typed}` is not a supported protocol: expected http/1.1, http/1.0, h2, h3 or none")),
         }
     }
 }
@@ -157,7 +162,7 @@ impl LoadPlan {
         self.stated_urls().iter().any(https)
     }
 
-    /// Writes out the defaults of TLS and of HTTP/2 where the URLs need them.
+    /// Writes out the defaults of TLS, HTTP/2 and HTTP/3 where the URLs need them.
     pub fn settle_tls(&mut self) {
         if self.states_secure() {
             self.tls.get_or_insert_default();
@@ -232,7 +237,8 @@ mod tests {
         assert!(https("key = \"k\"").contains("--cert"));
         assert!(https("sni = \"a b\"").contains("--sni"));
         assert!(https("alpn = \"h2\"").contains("HTTP/2"));
-        assert!(https("alpn = \"h3\"").contains("h2"));
+        assert!(https("alpn = \"h3\"").contains("HTTP/3"));
+        assert!(https("alpn = \"h9\"").contains("h3"));
         assert!(https("version = \"1.1\"").contains("1.1"));
         assert!(https("early_data = true").contains("early_data"));
     }

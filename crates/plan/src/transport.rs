@@ -4,20 +4,20 @@ use load::Target;
 
 use super::{AddressFamily, Alpn, Engine, HttpVersion, LoadPlan, Plan};
 
-/// Streams of an HTTP/2 connection, if the plan sets no number.
+/// Streams of an HTTP/2 or HTTP/3 connection, if the plan sets no number.
 pub const STREAMS: u32 = 100;
 
 impl LoadPlan {
-    /// Most concurrent requests on a connection, as far as the server allows: 1 except with HTTP/2.
+    /// Most concurrent requests on a connection, as far as the server allows: 1 except with HTTP/2 and HTTP/3.
     pub fn streams_at_most(&self) -> u32 {
         match self.http {
-            HttpVersion::Http2 if self.close => 1,
-            HttpVersion::Http2 => self.streams.unwrap_or(STREAMS),
+            HttpVersion::Http2 | HttpVersion::Http3 if self.close => 1,
+            HttpVersion::Http2 | HttpVersion::Http3 => self.streams.unwrap_or(STREAMS),
             HttpVersion::Http10 | HttpVersion::Http11 => 1,
         }
     }
 
-    /// Writes out the defaults of TLS and HTTP/2 for the targets found in a list.
+    /// Writes out the defaults of TLS, HTTP/2 and HTTP/3 for the targets found in a list.
     pub fn settle_targets(&mut self, targets: &[Target]) {
         if targets.iter().any(|target| target.secure) {
             self.tls.get_or_insert_default();
@@ -27,15 +27,20 @@ impl LoadPlan {
         self.settle_transport();
     }
 
-    /// Writes out the defaults of HTTP/2.
+    /// Writes out the defaults of HTTP/2 and HTTP/3.
     pub fn settle_transport(&mut self) {
-        if self.http == HttpVersion::Http2 {
-            self.streams = Some(self.streams_at_most());
-            if let Some(tls) = &mut self.tls
-                && tls.alpn == Alpn::default()
-            {
-                tls.alpn = Alpn::H2;
-            }
+        if self.http.is_http1() {
+            return;
+        }
+        self.streams = Some(self.streams_at_most());
+        let is_http3 = self.http == HttpVersion::Http3;
+        if is_http3 {
+            self.http3.get_or_insert_default();
+        }
+        if let Some(tls) = &mut self.tls
+            && tls.alpn == Alpn::default()
+        {
+            tls.alpn = if is_http3 { Alpn::H3 } else { Alpn::H2 };
         }
     }
 }
@@ -47,7 +52,8 @@ impl Plan {
     /// One sentence.
     pub(super) fn check_transport(&self) -> Result<(), String> {
         let load = &self.load;
-        self.check_http2()?;
+        self.check_http3()?;
+        self.check_streams()?;
         if let Some(socket) = &load.unix {
             let socket = socket.display();
             if self.path.is_some() || self.server.is_some() {
@@ -74,17 +80,18 @@ impl Plan {
         Ok(())
     }
 
-    fn check_http2(&self) -> Result<(), String> {
+    /// Refuses settings that contradict HTTP/2 or streams of either version.
+    fn check_streams(&self) -> Result<(), String> {
         let load = &self.load;
         let alpn = load.tls.as_ref().map(|tls| tls.alpn);
-        if load.http != HttpVersion::Http2 {
-            if load.streams.is_some() {
-                return Err("streams (--streams) need HTTP/2: add http = \"2\" (--http 2)".into());
-            }
-            return match alpn {
-                Some(Alpn::H2) => Err("alpn = \"h2\" (--alpn) offers HTTP/2: add http = \"2\" (--http 2)".into()),
-                _ => Ok(()),
-            };
+        if load.streams.is_some() && load.http.is_http1() {
+            return Err("streams (--streams) need HTTP/2 or HTTP/3: add http = \"2\" or \"3\" (--http 2)".into());
+        }
+        if alpn == Some(Alpn::H2) && load.http != HttpVersion::Http2 {
+            return Err("alpn = \"h2\" (--alpn) offers HTTP/2: add http = \"2\" (--http 2)".into());
+        }
+        if load.http.is_http1() {
+            return Ok(());
         }
         let concurrent = u64::from(load.streams_at_most()) * u64::from(load.connections.unwrap_or(1));
         match load.streams {
@@ -110,7 +117,7 @@ impl Plan {
             return Err("engine = \"io_uring\" (--engine) does not support HTTP/2: write epoll, or leave it out".into());
         }
         // The default for HTTP/1 becomes h2 when it is written out.
-        if let Some(alpn @ (Alpn::Http10 | Alpn::None)) = alpn {
+        if let (HttpVersion::Http2, Some(alpn @ (Alpn::Http10 | Alpn::None))) = (load.http, alpn) {
             return Err(format!(
                 "alpn = \"{}\" (--alpn) and http = \"2\" (--http) contradict each other: over TLS, HTTP/2 is negotiated by ALPN",
                 alpn.name()
@@ -118,10 +125,12 @@ impl Plan {
         }
         let lines = load.headers.iter().chain(load.request.iter().flat_map(|request| &request.headers));
         if let Some(name) = lines.filter_map(|line| line.split_once(':')).find_map(of_http1) {
-            return Err(format!("`{name}` (-H) is a header of HTTP/1 connections, which HTTP/2 forbids: leave it out"));
+            return Err(format!(
+                "`{name}` (-H) is a header of HTTP/1 connections, which HTTP/2 and HTTP/3 forbid: leave it out"
+            ));
         }
         let plain = |url: &String| url.trim_start().get(..5).is_some_and(|front| front.eq_ignore_ascii_case("http:"));
-        if load.proxy.is_some() && load.stated_urls().iter().any(plain) {
+        if load.http == HttpVersion::Http2 && load.proxy.is_some() && load.stated_urls().iter().any(plain) {
             return Err(PLAIN_THROUGH_PROXY.into());
         }
         Ok(())
@@ -133,6 +142,9 @@ impl Plan {
     /// One sentence.
     pub fn check_targets(&self, targets: &[Target]) -> Result<(), String> {
         let load = &self.load;
+        if load.http == HttpVersion::Http3 && targets.iter().any(|target| !target.secure) {
+            return Err(super::http3::NEEDS_HTTPS.into());
+        }
         if load.http == HttpVersion::Http2 && load.proxy.is_some() && targets.iter().any(|target| !target.secure) {
             return Err(PLAIN_THROUGH_PROXY.into());
         }
@@ -156,7 +168,7 @@ const PLAIN_THROUGH_PROXY: &str = "HTTP/2 through a proxy (--proxy) works only f
 pub(super) const TLS_ON_IO_URING: &str =
     "engine = \"io_uring\" (--engine) does not support https:// URLs: write epoll, or leave it out";
 
-/// The name of a header line that HTTP/2 forbids (RFC 9113, section 8.2.2).
+/// The name of a header line that HTTP/2 and HTTP/3 forbid (RFC 9113, section 8.2.2; RFC 9114, section 4.2).
 fn of_http1<'a>((name, value): (&'a str, &str)) -> Option<&'a str> {
     let name = name.trim();
     let is = |other: &str| name.eq_ignore_ascii_case(other);

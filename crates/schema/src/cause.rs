@@ -35,11 +35,21 @@ pub enum FailureCause {
     HeadTooLarge,
     /// Unrequested bytes followed the response.
     UnsolicitedData,
-    /// The server reset the request's HTTP/2 stream.
+    /// The server reset the request's stream (HTTP/2, HTTP/3).
     StreamReset,
-    /// The server ended its HTTP/2 connection (GOAWAY) before it processed the request, and again after one retry; or
+    /// The server ended its HTTP/2 or HTTP/3 connection (GOAWAY) before it processed the request, and again after one retry; or
     /// with an error code.
     GoAway,
+    /// The server closed its QUIC connection with an error of the transport, or its data is not valid QUIC.
+    QuicTransportError,
+    /// The server closed its HTTP/3 connection with an error of HTTP/3.
+    Http3Error,
+    /// The server supports no QUIC version of the client.
+    VersionNegotiation,
+    /// The server did not know the QUIC connection any more: a stateless reset.
+    StatelessReset,
+    /// Nothing arrived on the QUIC connection for as long as its idle timeout.
+    QuicIdleTimeout,
     /// The proxy responded to CONNECT with a status other than 2xx.
     ProxyRefused,
     /// The response was complete; its status is not one that the plan expects.
@@ -67,7 +77,7 @@ pub enum FailureCause {
 
 impl FailureCause {
     /// Every cause, in the order of declaration.
-    pub const ALL: [FailureCause; 27] = [
+    pub const ALL: [FailureCause; 32] = [
         FailureCause::ConnectTimeout,
         FailureCause::ConnectRefused,
         FailureCause::ConnectFailed,
@@ -84,6 +94,11 @@ impl FailureCause {
         FailureCause::UnsolicitedData,
         FailureCause::StreamReset,
         FailureCause::GoAway,
+        FailureCause::QuicTransportError,
+        FailureCause::Http3Error,
+        FailureCause::VersionNegotiation,
+        FailureCause::StatelessReset,
+        FailureCause::QuicIdleTimeout,
         FailureCause::ProxyRefused,
         FailureCause::UnexpectedStatus,
         FailureCause::UnexpectedLength,
@@ -116,6 +131,11 @@ impl FailureCause {
             FailureCause::UnsolicitedData => "unsolicited_data",
             FailureCause::StreamReset => "stream_reset",
             FailureCause::GoAway => "goaway",
+            FailureCause::QuicTransportError => "quic_transport_error",
+            FailureCause::Http3Error => "h3_error",
+            FailureCause::VersionNegotiation => "version_negotiation",
+            FailureCause::StatelessReset => "stateless_reset",
+            FailureCause::QuicIdleTimeout => "quic_idle_timeout",
             FailureCause::ProxyRefused => "proxy_refused",
             FailureCause::UnexpectedStatus => "unexpected_status",
             FailureCause::UnexpectedLength => "unexpected_length",

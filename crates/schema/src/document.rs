@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 
 pub use self::distribution::{Level, Quantiles};
 pub use self::load::{
-    DistanceBand, GeneratorDelay, Har, Load, MalformedResponses, OpenConnections, PhasePart, Replay, Sessions, Tls,
-    Unsolicited, UrlPart, UrlsLeftOut,
+    DistanceBand, GeneratorDelay, Har, Load, MalformedResponses, OpenConnections, PhasePart, Quic, Replay, Sessions,
+    Tls, Unsolicited, UrlPart, UrlsLeftOut,
 };
 pub use self::path::{Path, PathDirection, PathInCapture};
 pub use self::run::{Host, Recorded, Run};

@@ -139,9 +139,11 @@ impl RequestRecord {
         Some(self.connected_at?.as_nanos().saturating_sub(self.started_at?.as_nanos()))
     }
 
-    /// secured - connected; `None` without TLS, on a connection that was open already, or where the handshake failed.
+    /// secured - connected; `None` without TLS, on a connection that was open already, where the handshake failed, or
+    /// where both are the same time: QUIC has one handshake for both.
     pub fn tls_handshake_ns(&self) -> Option<u64> {
-        Some(self.secured_at?.as_nanos().saturating_sub(self.connected_at?.as_nanos()))
+        let handshake = self.secured_at?.as_nanos().saturating_sub(self.connected_at?.as_nanos());
+        (handshake > 0).then_some(handshake)
     }
 
     /// first byte - started; `None` if no byte came.

@@ -1,7 +1,7 @@
 //! System calls, each wrapped once, with a narrow type. All unsafe code of the project is here (and in `tap`).
 //!
 //! Two halves. Sandboxes: [`namespace`], [`sandbox`], [`netlink`], [`nft`], [`tun`], [`cgroup`] build the testbed and
-//! remove it. The loop: [`clock`], [`epoll`], [`timer`], [`socket`], [`uring`], [`sched`], [`signal`] serve the data
+//! remove it. The loop: [`clock`], [`epoll`], [`timer`], [`socket`], [`udp`], [`uring`], [`sched`], [`signal`] serve the data
 //! path. [`accounting`] reads the kernel's counters, [`capture`] the packets at a device. [`probe`] tries what is
 //! possible here, without leaving a change.
 #![allow(clippy::disallowed_methods, reason = "this crate wraps clocks and waiting")]
@@ -35,6 +35,7 @@ pub mod signal;
 pub mod socket;
 pub mod timer;
 pub mod tun;
+pub mod udp;
 pub mod uring;
 pub mod worker;
 

@@ -20,6 +20,7 @@ pub mod path_io;
 pub mod path_live;
 pub mod poller;
 pub mod progress;
+pub(crate) mod quic;
 pub mod stalls;
 pub mod tls;
 pub mod tunnel;

@@ -102,7 +102,9 @@ impl RunEvidence {
                 ])
             }
             None => {
-                let remedy = if plan.path.is_some() {
+                let remedy = if plan.load.http == HttpVersion::Http3 {
+                    "those of HTTP/3 are encrypted"
+                } else if plan.path.is_some() {
                     "repeat it with --explain"
                 } else {
                     "packets are captured at the ends of a path (--rtt, --path)"
@@ -117,7 +119,8 @@ impl RunEvidence {
         let rtts_ns = spec.as_ref().filter(|spec| spec.changes.is_empty());
         let rtts_ns: Option<Vec<u64>> = rtts_ns.map(|spec| spec.clients.iter().map(path::ClientPath::rtt_ns).collect());
         let rtts_ns = rtts_ns.unwrap_or_default();
-        let is_http2 = plan.load.http == HttpVersion::Http2;
+        // Without packets the two versions with streams are the same.
+        let is_http2 = !plan.load.http.is_http1();
         let mut run = RunEvidence {
             requests: Vec::new(),
             notes,

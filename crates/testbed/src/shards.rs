@@ -91,6 +91,8 @@ pub struct ShardEnd {
     pub engine: Engine,
     /// Negotiated parameters of its TLS handshakes.
     pub tls: Option<document::Tls>,
+    /// Its QUIC connections.
+    pub quic: Option<document::Quic>,
     /// Scheduling class of its loop, as text.
     pub scheduling: String,
     /// The core it was pinned to, if any.
@@ -111,6 +113,7 @@ impl ShardEnd {
             health,
             engine,
             tls,
+            quic: None,
             scheduling: String::new(),
             core: None,
         }
@@ -133,6 +136,10 @@ impl ShardEnd {
             all.first_head = all.first_head.or_else(|| shard.first_head.clone());
             all.tls = match (all.tls, &shard.tls) {
                 (Some(tls), Some(other)) => Some(merged_tls(tls, other)),
+                (one, other) => one.or_else(|| other.clone()),
+            };
+            all.quic = match (all.quic, &shard.quic) {
+                (Some(quic), Some(other)) => Some(merged_quic(quic, other)),
                 (one, other) => one.or_else(|| other.clone()),
             };
         }
@@ -181,6 +188,21 @@ fn merged_tls(mut all: document::Tls, other: &document::Tls) -> document::Tls {
     add(&mut all.version, &other.version);
     add(&mut all.cipher_suite, &other.cipher_suite);
     add(&mut all.alpn, &other.alpn);
+    all.first_failure = all.first_failure.or_else(|| other.first_failure.clone());
+    all
+}
+
+fn merged_quic(mut all: document::Quic, other: &document::Quic) -> document::Quic {
+    all.handshakes += other.handshakes;
+    all.retries += other.retries;
+    all.early_data_offered += other.early_data_offered;
+    all.early_data_accepted += other.early_data_accepted;
+    all.datagrams_sent += other.datagrams_sent;
+    all.datagrams_received += other.datagrams_received;
+    all.bytes_sent += other.bytes_sent;
+    all.bytes_received += other.bytes_received;
+    all.lost_packets += other.lost_packets;
+    all.receive_drops += other.receive_drops;
     all.first_failure = all.first_failure.or_else(|| other.first_failure.clone());
     all
 }

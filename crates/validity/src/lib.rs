@@ -35,6 +35,7 @@ pub use self::sockets::{LoadTotals, tap_agrees, tap_agrees_with_load, tap_checks
 pub use self::timing::generator_delay;
 use self::timing::tail_of;
 use crate::evidence::{Evidence, UnintendedDrops};
+use plan::HttpVersion;
 use plan::slo::TimeFigure;
 
 /// A load generator that is busy for a larger share of the time limits the run.
@@ -130,6 +131,9 @@ fn rtt_as_configured(document: &Document, evidence: &Evidence<'_>) -> Check {
     if evidence.beyond {
         return check.not_applicable(REMOTE_RTT_REASON);
     }
+    if evidence.plan.load.http == HttpVersion::Http3 {
+        return check.not_applicable(QUIC_RTT_REASON);
+    }
     match &path.rtt_error_ns {
         None => check.could_not_run("no connection was established, so no handshake was measured"),
         Some(error) => {
@@ -151,6 +155,8 @@ fn rtt_as_configured(document: &Document, evidence: &Evidence<'_>) -> Check {
 const TAIL_TOO_FEW_REASON: &str =
     "fewer than 80 connections were established in the measured phase: too few to judge a tail";
 
+const QUIC_RTT_REASON: &str = "a handshake of QUIC includes the server's time for TLS, so it is longer than the RTT";
+
 const REMOTE_RTT_REASON: &str = "handshakes with another host include the time of the real network; the checks at the server's end of the path \
                       judge them without it";
 
@@ -164,6 +170,9 @@ fn rtt_tail_as_configured(document: &Document, evidence: &Evidence<'_>) -> Check
     }
     if evidence.beyond {
         return check.not_applicable(REMOTE_RTT_REASON);
+    }
+    if evidence.plan.load.http == HttpVersion::Http3 {
+        return check.not_applicable(QUIC_RTT_REASON);
     }
     let tail = evidence.handshake_error.and_then(|error| Some((error, tail_of(error.count)?)));
     match tail {

@@ -24,10 +24,9 @@ type Wire<'a> = Result<&'a WireEvidence<'a>, &'static str>;
 /// All checks of the packet capture, in the order in which they are shown.
 pub fn checks(document: &Document, evidence: &Evidence<'_>) -> Vec<Check> {
     let wire = evidence.wire.as_ref().ok_or_else(|| why_not_captured(evidence.plan));
-    vec![
-        capture_whole(wire),
-        kept_up(wire),
-        wall_clock_unchanged(wire),
+    let capture = [capture_whole(wire), kept_up(wire), wall_clock_unchanged(wire)];
+    let wire = of_tcp(wire, evidence.plan);
+    let compared = [
         requests_agree(wire, evidence),
         sends_agree(wire, evidence),
         connections_agree(wire),
@@ -38,13 +37,21 @@ pub fn checks(document: &Document, evidence: &Evidence<'_>) -> Vec<Check> {
         little_of_requests(wire, unread(evidence.plan)),
         little_of_connections(wire),
         path_on_time_in_capture(document, evidence),
-    ]
+    ];
+    capture.into_iter().chain(compared).collect()
+}
+
+/// The evidence of TCP connections, of which the capture has none with HTTP/3.
+fn of_tcp<'a>(wire: Wire<'a>, plan: &Plan) -> Wire<'a> {
+    if wire.is_ok() && plan.load.http == HttpVersion::Http3 { Err(HTTP3_REASON) } else { wire }
 }
 
 /// The checks that can be judged during the capture.
 pub fn midway(document: &Document, evidence: &Evidence<'_>) -> Vec<Check> {
     let wire = evidence.wire.as_ref().ok_or("there is no packet capture");
-    vec![capture_whole(wire), rtt_at_server(document, wire, evidence), rtt_tail_at_server(document, wire, evidence)]
+    let whole = capture_whole(wire);
+    let wire = of_tcp(wire, evidence.plan);
+    vec![whole, rtt_at_server(document, wire, evidence), rtt_tail_at_server(document, wire, evidence)]
 }
 
 /// The checks of any capture, with or without a load.
@@ -376,6 +383,7 @@ fn readable(evidence: &Evidence<'_>) -> Result<(), Reason> {
 /// Why the capture has no requests, if it has none.
 fn unread(plan: &Plan) -> Option<&'static str> {
     match &plan.load {
+        load if load.http == HttpVersion::Http3 => Some(HTTP3_REASON),
         load if load.secure() => Some(TLS_REASON),
         load if load.http == HttpVersion::Http2 => Some(HTTP2_REASON),
         _ => None,
@@ -384,6 +392,8 @@ fn unread(plan: &Plan) -> Option<&'static str> {
 
 /// The capture pairs requests and responses of HTTP/1.
 const HTTP2_REASON: &str = "requests and responses are HTTP/2 streams, which the packet capture does not decode: connections and round trips are compared all the same";
+pub(crate) const HTTP3_REASON: &str =
+    "HTTP/3 uses QUIC, whose encrypted UDP datagrams the packet capture does not compare with the load";
 const TLS_REASON: &str = "requests and responses are inside TLS, where the packet capture cannot read them: connections and round trips are compared all the same";
 
 /// The capture and its comparison, if times can be compared with the RTT.

@@ -40,7 +40,7 @@ const FOREIGN_OPTIONS: [ForeignOption; 33] = [
     foreign(&["-L", "--location", "--redirect", "--redirects", "--max-redirs"], "following redirects", "--follow-redirects 5"),
     foreign(&["--http2", "--h2", "--http2-prior-knowledge"], "HTTP/2", "--http 2"),
     foreign(&["--http1.1", "--http1"], "HTTP/1.1", "--http 1.1 (the default)"),
-    foreign(&["--http3", "--h3"], "HTTP/3", "not supported yet"),
+    foreign(&["--http3", "--h3", "--http3-only"], "HTTP/3", "--http 3"),
     foreign(&["--disable-keepalive", "--no-keepalive"], "one connection per request", "--close"),
     foreign(&["--disable-compression", "--compressed"], "compression", "off by default; on: -H 'Accept-Encoding: gzip'"),
     foreign(&["--no-tui", "--no-progress", "--quiet", "--silent"], "a quiet terminal", "not needed: standard output has the result only; --json has one document"),

@@ -13,6 +13,7 @@ mod real_load {
     mod explain_facts;
     mod handshakes;
     mod http2;
+    mod http3;
     mod serve_http2;
     mod server;
     mod shards;

@@ -31,6 +31,7 @@ const ORDER: &[&str] = &[
     "stats",
     "wire",
     "http1",
+    "http3",
     "sys",
     "schema",
     "units",

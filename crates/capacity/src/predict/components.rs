@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use plan::{BodyFrom, ComponentsPlan, HttpVersion, LogLines, TlsVersion};
+use plan::{BodyFrom, ComponentsPlan, LogLines, TlsVersion};
 use schema::document::Check;
 use schema::{ComponentRound, ComponentSum, PredictPart};
 use store::RunStore;
@@ -80,8 +80,8 @@ pub fn check(input: &PredictPlan) -> Result<(), ExperimentError> {
     let wrong = |why: &str| Err(ExperimentError::Plan(why.into()));
     let described = described(input);
     described.check().map_err(|error| ExperimentError::Plan(error.to_string()))?;
-    if input.plan.load.http == HttpVersion::Http2 {
-        return wrong("--components adds up HTTP/1 requests: omit --http 2");
+    if !input.plan.load.http.is_http1() {
+        return wrong("--components adds up HTTP/1 requests: omit --http");
     }
     if input.options.disk && described.cold.value() <= 0.0 {
         return wrong("--disk is for files that are not in the page cache: give their share (--cold)");

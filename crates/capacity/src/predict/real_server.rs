@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use plan::{HttpVersion, TlsVersion};
+use plan::TlsVersion;
 use schema::document::{Check, Run, SCHEMA};
 use schema::{Demand, MeasuredLoad, PathTimes, PerConnection, PredictDocument, PredictPart, Validity, Verdict};
 use stats::Rng;
@@ -59,7 +59,7 @@ impl RealServer<'_> {
             .unwrap_or(0.0);
         let server = self.input.plan.server.as_ref();
         ConnectionUse {
-            close: load.close && load.http != HttpVersion::Http2,
+            close: load.close && load.http.is_http1(),
             tls_round_trips: match &load.tls {
                 None => 0.0,
                 Some(tls) if tls.version == TlsVersion::V12 => 2.0 - resumed,

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use plan::slo::Slo;
-use plan::{CapacityPlan, Find, HttpVersion, Plan, TrialLoad, WatchAt};
+use plan::{CapacityPlan, Find, Plan, TrialLoad, WatchAt};
 use schema::Method;
 use testbed::TestbedError;
 use units::RequestRate;
@@ -124,7 +124,7 @@ fn stand_in_port(plan: &Plan) -> Option<u16> {
         && load.proxy.is_none()
         && load.unix.is_none()
         && load.expect.is_none()
-        && matches!(load.http, HttpVersion::Http10 | HttpVersion::Http11)
+        && load.http.is_http1()
         && load.method == Method::Get;
     if plan.server.is_none() || !one_page {
         return None;

@@ -17,7 +17,7 @@ use crate::spec::{Reuse, Shard};
 #[derive(Debug)]
 pub(super) struct Workers {
     workers: Vec<Worker>,
-    /// This many consecutive workers share an HTTP/2 connection.
+    /// This many consecutive workers share an HTTP/2 or HTTP/3 connection.
     streams_per_connection: u32,
     begun: bool,
     paused: BinaryHeap<Reverse<(Timestamp, u32)>>,

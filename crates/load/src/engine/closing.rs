@@ -126,7 +126,7 @@ impl Load {
             | State::Securing
             | State::Ready
             | State::Awaiting
-            | State::Http2Ready
+            | State::StreamsReady
             | State::Closing => {}
         }
         self.queues.remove(index);

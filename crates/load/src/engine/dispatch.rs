@@ -202,7 +202,7 @@ impl Load {
     fn place(&mut self, waiting: BacklogRequest) -> bool {
         let endpoint = self.endpoint_of(waiting.url, waiting.purpose_key);
         if self.is_multiplexed() {
-            let Some(index) = self.http2_connection_for(waiting.client, endpoint) else { return false };
+            let Some(index) = self.stream_connection_for(waiting.client, endpoint) else { return false };
             self.assign(index, waiting.into_in_flight(), 0);
             return true;
         }

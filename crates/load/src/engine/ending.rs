@@ -119,7 +119,8 @@ impl Load {
         self.last_done_at + self.service_time_max.clamp(IDLE_WATCH_MIN, IDLE_WATCH_MAX)
     }
 
-    /// Whether the watch of idle connections is over. HTTP/2 needs none: an unsolicited stream is a protocol error.
+    /// Whether the watch of idle connections is over. HTTP/2 and HTTP/3 need none: an unsolicited
+    /// stream is a protocol error.
     pub(super) fn is_idle_watched(&self) -> bool {
         self.idle_watched || self.pool.open() == 0 || self.is_multiplexed()
     }
@@ -129,7 +130,7 @@ impl Load {
             self.queues.first(Queue::Connecting).filter(|&(_, deadline)| deadline <= now)
         {
             if self.is_multiplexed() {
-                self.http2_connection_lost(now, deadline, index, Some(FailureCause::ConnectTimeout));
+                self.stream_connection_lost(now, deadline, index, Some(FailureCause::ConnectTimeout));
             } else {
                 self.fail(now, deadline, index, FailureCause::ConnectTimeout);
             }

@@ -24,7 +24,8 @@ impl Load {
     /// The connection is established. On a connection to a secure target the request waits for
     /// [`Self::handle_secured`]; the connect timeout covers both.
     pub fn handle_connected(&mut self, now: Timestamp, key: ConnectionKey) {
-        if self.state(key) != State::Connecting {
+        let is_early = self.carries_early_data(key);
+        if self.state(key) != State::Connecting && !is_early {
             return;
         }
         let connection = self.pool.at(key.index);
@@ -35,7 +36,10 @@ impl Load {
             request.record.connected_at = Some(now);
         }
         if self.is_multiplexed() {
-            self.http2_connection_established(now, key.index, false);
+            self.stream_connection_established(now, key.index, false);
+        }
+        if is_early {
+            return;
         }
         let connection = self.pool.at(key.index);
         if self.targets[usize::from(connection.endpoint)].secure {
@@ -47,7 +51,8 @@ impl Load {
 
     /// The TLS handshake is finished: the client may send.
     pub fn handle_secured(&mut self, now: Timestamp, key: ConnectionKey) {
-        if self.state(key) != State::Securing {
+        let is_early = self.carries_early_data(key);
+        if self.state(key) != State::Securing && !is_early {
             return;
         }
         let connection = self.pool.at(key.index);
@@ -58,15 +63,31 @@ impl Load {
             request.record.secured_at = Some(now);
         }
         if self.is_multiplexed() {
-            self.http2_connection_established(now, key.index, true);
+            self.stream_connection_established(now, key.index, true);
         }
-        self.make_ready(now, key.index);
+        if !is_early {
+            self.make_ready(now, key.index);
+        }
+    }
+
+    /// A connection with streams can carry requests before its handshake is finished (early data of QUIC). The response
+    /// timeout replaces the connect timeout. [`Self::handle_connected`] and [`Self::handle_secured`] follow.
+    pub fn handle_early_data(&mut self, now: Timestamp, key: ConnectionKey) {
+        if self.state(key) == State::Connecting && self.is_multiplexed() {
+            self.make_ready(now, key.index);
+        }
+    }
+
+    /// Whether a connection carries streams, and its handshake is not finished.
+    fn carries_early_data(&self, key: ConnectionKey) -> bool {
+        let connection = self.pool.find(key);
+        connection.is_some_and(|connection| connection.state == State::StreamsReady && connection.secured_at.is_none())
     }
 
     /// A new connection is ready for its request.
     fn make_ready(&mut self, now: Timestamp, index: u32) {
         if self.is_multiplexed() {
-            return self.http2_connection_ready(now, index);
+            return self.stream_connection_ready(now, index);
         }
         self.queues.remove(index);
         if self.pool.at(index).request.is_none() {
@@ -148,7 +169,7 @@ impl Load {
             | State::ConnectQueued
             | State::Connecting
             | State::Securing
-            | State::Http2Ready
+            | State::StreamsReady
             | State::Closing => {}
         }
     }
@@ -169,7 +190,7 @@ impl Load {
     /// The server closed its side: a read returned 0.
     pub fn handle_eof(&mut self, now: Timestamp, key: ConnectionKey) {
         if self.is_multiplexed() {
-            return self.handle_http2_connection_lost(now, key, None);
+            return self.handle_stream_connection_lost(now, key, None);
         }
         match self.state(key) {
             State::Awaiting => match self.pool.at(key.index).response.close() {
@@ -183,7 +204,7 @@ impl Load {
             }
             State::Connecting => self.fail(now, now, key.index, FailureCause::ConnectFailed),
             State::Securing => self.fail(now, now, key.index, FailureCause::TlsHandshake),
-            State::Free | State::ConnectQueued | State::Http2Ready | State::Closing => {}
+            State::Free | State::ConnectQueued | State::StreamsReady | State::Closing => {}
         }
     }
 
@@ -213,7 +234,7 @@ impl Load {
     /// alert.
     pub fn handle_failure(&mut self, now: Timestamp, key: ConnectionKey, cause: FailureCause) {
         if self.is_multiplexed() {
-            return self.handle_http2_connection_lost(now, key, Some(cause));
+            return self.handle_stream_connection_lost(now, key, Some(cause));
         }
         match self.state(key) {
             State::Connecting | State::Securing => self.fail(now, now, key.index, cause),
@@ -231,7 +252,7 @@ impl Load {
                 }
             }
             State::Ready | State::Idle => self.drop_connection(now, key.index, cause),
-            State::Free | State::ConnectQueued | State::Http2Ready | State::Closing => {}
+            State::Free | State::ConnectQueued | State::StreamsReady | State::Closing => {}
         }
     }
 
@@ -239,7 +260,7 @@ impl Load {
     /// calls this before every event that ends the connection and, if [`Self::wants_acknowledged`], before every event
     /// that may end a request.
     pub fn handle_unacknowledged(&mut self, key: ConnectionKey, bytes: u64) {
-        if matches!(self.state(key), State::Awaiting | State::Http2Ready) {
+        if matches!(self.state(key), State::Awaiting | State::StreamsReady) {
             self.pool.at(key.index).unacknowledged = bytes;
         }
     }

@@ -34,7 +34,7 @@ pub enum Action<'a> {
         /// Whether `bytes` are those of [`Load::request`], which stay at their address for the lifetime of the load.
         prepared: bool,
     },
-    /// Open a stream for a request on an HTTP/2 connection. The driver reports the result with
+    /// Open a stream for a request on an HTTP/2 or HTTP/3 connection. The driver reports the result with
     /// [`Load::handle_stream_opened`] or [`Load::handle_stream_failure`].
     Open {
         /// The connection.
@@ -48,11 +48,13 @@ pub enum Action<'a> {
         /// Body.
         body: &'a [u8],
     },
-    /// Cancel a stream (RST_STREAM with CANCEL).
+    /// Cancel a stream (RST_STREAM with CANCEL; RESET_STREAM and STOP_SENDING with H3_REQUEST_CANCELLED).
     Reset {
         /// The connection.
         key: ConnectionKey,
-        /// The stream's identifier on the connection.
+        /// The key that the stream had.
+        stream: StreamKey,
+        /// The stream's identifier on the connection; 0 if the driver has not reported it.
         number: u32,
     },
     /// Close a connection; it has no socket if connecting failed before one was created.
@@ -74,7 +76,7 @@ pub(super) enum ActionKind {
     Connect,
     Send,
     Stream(StreamKey),
-    Reset(u32),
+    Reset(StreamKey, u32),
     Close,
 }
 
@@ -116,19 +118,21 @@ impl Load {
                     self.hand_out_close(now, key.index);
                     return Some(Action::Close { key });
                 }
-                (ActionKind::Stream(stream), State::Connecting | State::Securing | State::Http2Ready) => {
+                (ActionKind::Stream(stream), State::Connecting | State::Securing | State::StreamsReady) => {
                     if self.hand_out_stream(now, key.index, stream) {
                         let (request, head, body) = self.handed_out(stream);
                         return Some(Action::Open { key, stream, request, head, body });
                     }
                 }
-                (ActionKind::Reset(number), State::Http2Ready) => return Some(Action::Reset { key, number }),
+                (ActionKind::Reset(stream, number), State::StreamsReady) => {
+                    return Some(Action::Reset { key, stream, number });
+                }
                 // The connection has changed state since, for example was closed before its Send.
                 (
                     ActionKind::Connect
                     | ActionKind::Send
                     | ActionKind::Stream(_)
-                    | ActionKind::Reset(_)
+                    | ActionKind::Reset(..)
                     | ActionKind::Close,
                     _,
                 ) => {}
@@ -185,7 +189,7 @@ impl Load {
             // Otherwise it is an idle connection opened before the load.
             None => {
                 if self.is_multiplexed() {
-                    self.start_http2_connection(now, index);
+                    self.start_stream_connection(now, index);
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! HTTP/2: connections that carry several concurrent requests, each on its own stream.
+//! HTTP/2 and HTTP/3: connections that carry several concurrent requests, each on its own stream.
 //!
 //! ```text
 //!   request --> its client's connection with a free stream
@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A request on a stream is stored here ([`Stream`]), not with its connection: [`Connection::request`] stays empty, and
-//! the state of a connection that is ready for streams is [`State::Http2Ready`]. The end of a request (records, checks,
+//! the state of a connection that is ready for streams is [`State::StreamsReady`]. The end of a request (records, checks,
 //! sessions) is handled as for HTTP/1, in `evaluation`.
 //!
 //! - `started_at` is the time of the Connect, or when the request joined a connection that was being opened,
@@ -15,12 +15,14 @@
 //!   of the service time, and send lag is the generator's own delay. `connected_at` and `secured_at` belong to the
 //!   request that opened the connection.
 //! - A stream counts from the request's start to its end. The number of open streams never exceeds what the server
-//!   allows (SETTINGS_MAX_CONCURRENT_STREAMS). Until the server's SETTINGS arrive, the limit is that of the previous
-//!   connection to the server, otherwise 100, as RFC 9113 (section 6.5.2) recommends.
+//!   allows (SETTINGS_MAX_CONCURRENT_STREAMS; with HTTP/3 initial_max_streams_bidi). Until its limit arrives, the limit
+//!   is that of the previous connection to the server, otherwise 100, as RFC 9113 (section 6.5.2) and RFC 9114 (section
+//!   6.1) recommend.
 //! - In the closed loop a connection has [`LoadSpec::streams_max`](crate::LoadSpec::streams_max) workers; those beyond
 //!   the server's limit wait.
-//! - A stream that the server did not process (above GOAWAY's last stream, or REFUSED_STREAM) is retried once, whatever
-//!   its method: RFC 9113, section 8.7. So is an idempotent request that crossed the server's close of an idle
+//! - A stream that the server did not process (beyond GOAWAY's last stream, REFUSED_STREAM, H3_REQUEST_REJECTED, early
+//!   data that it did not accept) is retried once, whatever its method: RFC 9113, section 8.7; RFC 9114, section 4.1.1.
+//!   So is an idempotent request that crossed the server's close of an idle
 //!   connection, as with HTTP/1. [`Retry::Never`](crate::Retry) disables both.
 //! - A response that ends before its request was sent completely is early (`early_response`). The stream is over; the
 //!   connection stays open.
@@ -55,7 +57,8 @@ pub struct StreamKey {
 /// Why a stream ended without a complete response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamFailure {
-    /// The server did not process the request (RST_STREAM with REFUSED_STREAM).
+    /// The server did not process the request (RST_STREAM with REFUSED_STREAM, RESET_STREAM with H3_REQUEST_REJECTED,
+    /// or early data that it did not accept).
     Refused,
     /// The request failed for this cause.
     Failed(schema::FailureCause),
@@ -71,8 +74,8 @@ pub(super) struct Streams {
     free: Vec<u32>,
     /// Response deadlines, by index into `slots`.
     deadlines: Queues,
-    /// The HTTP/2 state of connections, by index of the connection.
-    http2_connections: Vec<Http2Connection>,
+    /// The streams of connections, by index of the connection.
+    stream_connections: Vec<StreamConnection>,
     /// Connections, open or being opened, that can take a further stream.
     available: IdleByClient,
     /// Closed loop: the connection of each group of workers to each endpoint.
@@ -114,9 +117,9 @@ enum StreamState {
     Open,
 }
 
-/// The HTTP/2 state of a connection.
+/// The streams of a connection.
 #[derive(Debug, Default)]
-struct Http2Connection {
+struct StreamConnection {
     /// All streams of the connection.
     streams: Vec<u32>,
     /// Streams that wait for the server's limit.
@@ -146,13 +149,13 @@ const NONE: u32 = u32::MAX;
 
 impl Streams {
     pub(super) fn new(spec: &LoadSpec, endpoints: usize) -> Self {
-        let on = spec.version == HttpVersion::Http2;
+        let on = matches!(spec.version, HttpVersion::Http2 | HttpVersion::Http3);
         let of = |number: usize| if on { number } else { 0 };
         Streams {
             slots: Vec::new(),
             free: Vec::new(),
             deadlines: Queues::new(),
-            http2_connections: Vec::new(),
+            stream_connections: Vec::new(),
             available: IdleByClient::new(if on { spec.clients } else { 0 }),
             positions: vec![NONE; of(spec.connections_max as usize * endpoints)],
             limits: vec![DEFAULT_STREAM_LIMIT; of(endpoints)],
@@ -183,12 +186,12 @@ impl Streams {
         &mut self.slots[index as usize]
     }
 
-    fn http2_connection(&mut self, connection: u32) -> &mut Http2Connection {
+    fn stream_connection(&mut self, connection: u32) -> &mut StreamConnection {
         let index = connection as usize;
-        if self.http2_connections.len() <= index {
-            self.http2_connections.resize_with(index + 1, Http2Connection::default);
+        if self.stream_connections.len() <= index {
+            self.stream_connections.resize_with(index + 1, StreamConnection::default);
         }
-        &mut self.http2_connections[index]
+        &mut self.stream_connections[index]
     }
 
     /// Initialises a slot for a request on a connection, and returns its index.
@@ -209,9 +212,9 @@ impl Streams {
             });
             (self.slots.len() - 1) as u32
         });
-        let http2_connection = self.http2_connection(connection);
-        let position = http2_connection.streams.len() as u32;
-        http2_connection.streams.push(index);
+        let stream_connection = self.stream_connection(connection);
+        let position = stream_connection.streams.len() as u32;
+        stream_connection.streams.push(index);
         let stream = self.at(index);
         stream.state = StreamState::Waiting;
         stream.connection = connection;
@@ -236,15 +239,15 @@ impl Streams {
         stream.generation = stream.generation.wrapping_add(1);
         // Frees the memory of the body.
         stream.body.shrink_to(0);
-        let http2_connection = &mut self.http2_connections[connection as usize];
+        let stream_connection = &mut self.stream_connections[connection as usize];
         if state == StreamState::Open {
-            http2_connection.open -= 1;
+            stream_connection.open -= 1;
         }
         if state == StreamState::Waiting {
-            http2_connection.waiting.retain(|&other| other != index);
+            stream_connection.waiting.retain(|&other| other != index);
         }
-        http2_connection.streams.swap_remove(position as usize);
-        if let Some(&moved) = http2_connection.streams.get(position as usize) {
+        stream_connection.streams.swap_remove(position as usize);
+        if let Some(&moved) = stream_connection.streams.get(position as usize) {
             self.at(moved).position = position;
         }
         self.free.push(index);

@@ -5,6 +5,7 @@ mod choices;
 mod closed_loop;
 mod figures;
 mod follow_ups;
+mod http3;
 mod open_connections;
 mod open_loop;
 mod random_workloads;

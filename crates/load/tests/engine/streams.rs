@@ -155,7 +155,7 @@ impl<F: FnMut(u32) -> Vec<(Duration, ServerAction)>> Http2World<F> {
                     opened.push((stream, number));
                     todo.push((key, Event::RequestArrives(number, stream), self.one_way));
                 }
-                Action::Reset { key, number } => {
+                Action::Reset { key, number, .. } => {
                     self.resets += 1;
                     self.open.get_mut(&key).expect("open").open.retain(|&open| open != number);
                 }
@@ -242,7 +242,7 @@ impl<F: FnMut(u32) -> Vec<(Duration, ServerAction)>> Http2World<F> {
                 let last = (2 * spare).saturating_sub(1);
                 peer.open.retain(|&open| open <= last);
                 peer.last = Some(last);
-                self.load.handle_goaway(now, key, last, error);
+                self.load.handle_goaway(now, key, last + 1, error);
             }
             (ServerAction::CrossedFin, _) => {
                 peer.is_closed = true;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use units::RequestRate;
 
 use super::{CapacityPlan, Find, LoadLimit, TrialLoad};
-use crate::{HttpVersion, LoadPlan, Plan, PlanError};
+use crate::{LoadPlan, Plan, PlanError};
 
 impl CapacityPlan {
     /// Refuses a search that contradicts its plan.
@@ -135,7 +135,7 @@ impl CapacityPlan {
             return Err("each_every (--each-every) needs find = \"connections\" (--find connections)".into());
         }
         let has_sessions = !load.session.is_empty() || load.har.is_some();
-        let is_http1 = matches!(load.http, HttpVersion::Http10 | HttpVersion::Http11);
+        let is_http1 = load.http.is_http1();
         match self.find {
             Find::Rate => Ok(()),
             Find::Users => {
@@ -179,7 +179,7 @@ impl CapacityPlan {
                 if load.close || has_sessions || !is_http1 {
                     return Err(
                         "open connections are searched for by an open loop over HTTP/1: omit close (--close), \
-                         sessions, har and HTTP/2"
+                         sessions, har, HTTP/2 and HTTP/3"
                             .into(),
                     );
                 }
@@ -197,7 +197,7 @@ impl CapacityPlan {
                 if has_sessions || load.open_connections.is_some() || !is_http1 {
                     return Err(
                         "new connections are made by HTTP/1, one per request: omit sessions, har, open_connections \
-                         (--open-connections) and HTTP/2"
+                         (--open-connections), HTTP/2 and HTTP/3"
                             .into(),
                     );
                 }

@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::{
-    BurstsPlan, CacheWorkloadPlan, CapacityPlan, ComponentsPlan, ExpectPlan, ExtractPlan, HostPlan, LoadPlan,
-    OriginPlan, PathPlan, Plan, ReplayPlan, SelfSimilarPlan, ServerPlan, TargetPlan, TlsPlan, WatchPlan,
+    BurstsPlan, CacheWorkloadPlan, CapacityPlan, ComponentsPlan, ExpectPlan, ExtractPlan, HostPlan, Http3Plan,
+    LoadPlan, OriginPlan, PathPlan, Plan, ReplayPlan, SelfSimilarPlan, ServerPlan, TargetPlan, TlsPlan, WatchPlan,
 };
 
 const INTRODUCTION: &str = "\
@@ -225,6 +225,7 @@ fn defaults() -> BTreeMap<&'static str, toml::Table> {
         ("CapacityPlan", table(CapacityPlan::default())),
         ("ComponentsPlan", table(ComponentsPlan::default())),
         ("TlsPlan", table(TlsPlan::default())),
+        ("Http3Plan", table(Http3Plan::default())),
         ("ExpectPlan", table(ExpectPlan::default())),
         ("ExtractPlan", table(ExtractPlan::default())),
         ("ReplayPlan", table(ReplayPlan::of(PathBuf::new()))),

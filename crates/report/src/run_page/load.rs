@@ -8,7 +8,7 @@ use super::Sources;
 use super::over_time::response_tail;
 use crate::figures::{bit_rate, bytes, count, duration, level, rate, round_duration, share};
 use crate::page::{Section, Table};
-use crate::phrases::{self, by_frequency, irregular, not_success, recordings, span, tls_line, total};
+use crate::phrases::{self, by_frequency, irregular, not_success, quic_line, recordings, span, tls_line, total};
 use crate::plot::{Bars, Chart, Quantity};
 
 /// Offered, achieved and failed requests; gauges.
@@ -63,7 +63,11 @@ pub(super) fn figures(load: &Load, run: &Run) -> Section {
     let tls = if tls.is_empty() { tls } else { format!("TLS: {tls}.") };
     let failure = load.tls.as_ref().and_then(|tls| tls.first_failure.as_deref());
     let failure = failure.map(|why| format!("First TLS failure: {why}.")).unwrap_or_default();
-    let section = Section::new("Load").table(table).table(gauge_table).text(tls).text(failure);
+    let quic = load.quic.as_ref().map(|quic| format!("QUIC: {}.", quic_line(quic))).unwrap_or_default();
+    let of_quic = load.quic.as_ref().and_then(|quic| quic.first_failure.as_deref());
+    let of_quic = of_quic.map(|why| format!("First QUIC failure: {why}.")).unwrap_or_default();
+    let section = Section::new("Load").table(table).table(gauge_table);
+    let section = section.text(tls).text(failure).text(quic).text(of_quic);
     let lines = irregular(load).into_iter().chain(recordings(load));
     lines.fold(section, |section, (name, line)| section.text(format!("{name}: {line}.")))
 }

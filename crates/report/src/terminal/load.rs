@@ -9,7 +9,7 @@ use stats::Histogram;
 use super::bars;
 use super::page::{Ink, Page, shortened};
 use crate::figures::{bit_rate, bytes, count, level, plain, rate, round_duration, share};
-use crate::phrases::{self, irregular, recordings, span, tls_line, total};
+use crate::phrases::{self, irregular, quic_line, recordings, span, tls_line, total};
 
 pub(super) fn print(page: &mut Page, load: &Load, run: &Run, response_times: Option<&Histogram>) {
     totals(page, load, run);
@@ -96,6 +96,16 @@ fn totals(page: &mut Page, load: &Load, run: &Run) {
         page.entry("TLS", &tls_line(tls));
         if let Some(why) = &tls.first_failure {
             page.entry_in("", &format!("first failure: {why}"), Ink::Bad);
+        }
+    }
+    if let Some(quic) = &load.quic {
+        page.entry("QUIC", &quic_line(quic));
+        if let Some(why) = &quic.first_failure {
+            page.entry_in("", &format!("first failure: {why}"), Ink::Bad);
+        }
+        if quic.receive_drops > 0 {
+            let drops = count(quic.receive_drops);
+            page.entry_in("", &format!("{drops} datagrams dropped by the load's own sockets"), Ink::Doubtful);
         }
     }
     if load.in_flight_at_end > 0 {

@@ -105,6 +105,7 @@ pub fn load() -> Load {
         connect_ns: scaled(0.5),
         tls_handshake_ns: None,
         tls: None,
+        quic: None,
         first_byte_ns: scaled(0.999),
         connection_duration_ns: scaled(1.01),
         bytes_received: 68_900_000,

@@ -74,6 +74,9 @@ pub struct Load {
     /// Results of the TLS handshakes; absent without TLS.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<Tls>,
+    /// QUIC connections; absent without HTTP/3.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quic: Option<Quic>,
     /// first byte - started.
     pub first_byte_ns: Quantiles,
     /// closed - connect called, of connections closed in the measured phase.
@@ -181,6 +184,44 @@ pub struct Tls {
     /// Finished handshakes by the protocol that ALPN chose; `none` if the server chose none.
     pub alpn: BTreeMap<String, u64>,
     /// The first TLS failure of the run, as text; absent without failures.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_failure: Option<String>,
+}
+
+/// QUIC connections of a run with HTTP/3, over the whole run including the warm-up.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Quic {
+    /// Bytes of one stream that the server may send ahead.
+    pub stream_window_bytes: u64,
+    /// Bytes of all streams of a connection that the server may send ahead.
+    pub connection_window_bytes: u64,
+    /// Congestion control of the load: `cubic`, `bbr` or `newreno`.
+    pub congestion_control: String,
+    /// RTT that is assumed before the first measurement.
+    pub initial_rtt_ns: u64,
+    /// Without a packet for this long a connection ends.
+    pub idle_timeout_ns: u64,
+    /// Finished handshakes.
+    pub handshakes: u64,
+    /// Retry packets: the server validated the client's address before the handshake.
+    pub retries: u64,
+    /// Connections that offered early data (0-RTT).
+    pub early_data_offered: u64,
+    /// Connections whose early data the server accepted.
+    pub early_data_accepted: u64,
+    /// UDP datagrams sent.
+    pub datagrams_sent: u64,
+    /// UDP datagrams received.
+    pub datagrams_received: u64,
+    /// Bytes of the datagrams sent, without headers of UDP and IP.
+    pub bytes_sent: u64,
+    /// Bytes of the datagrams received, without headers of UDP and IP.
+    pub bytes_received: u64,
+    /// Packets of the load that were declared lost.
+    pub lost_packets: u64,
+    /// Datagrams that the load's sockets dropped because their receive buffers were full: the generator's fault.
+    pub receive_drops: u64,
+    /// The first failure of a connection, as text; absent without failures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_failure: Option<String>,
 }

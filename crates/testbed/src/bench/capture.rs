@@ -62,10 +62,12 @@ pub fn start(
     let rtts_ns: Vec<u64> = clients.iter().map(path::ClientPath::rtt_ns).collect();
     let comparable = if setting.spec.is_some_and(PathSpec::only_delays) { rtts_ns.clone() } else { Vec::new() };
     let mut agreement = Agreement::new(measured_from, comparable).with_servers(setting.reaches);
+    // The capture has no TCP connections of HTTP/3, so nothing is compared.
+    let is_quic = setting.plan.load.http == HttpVersion::Http3;
     if setting.plan.load.secure() || setting.plan.load.http == HttpVersion::Http2 {
         agreement = agreement.connections_only();
     }
-    let tables =
-        CaptureTables::new(setting.folder, Arc::clone(setting.progress), measured_from, rtts_ns, Some(agreement));
+    let agreement = Some(agreement).filter(|_| !is_quic);
+    let tables = CaptureTables::new(setting.folder, Arc::clone(setting.progress), measured_from, rtts_ns, agreement);
     Ok((watching, WireSide { tables, records }))
 }

@@ -20,7 +20,7 @@ use crate::server::watch::CoreWatch;
 use crate::topology::target::Reach;
 use crate::topology::{Steering, Topology};
 use crate::{distances, host, path_part, server, watch_part};
-use plan::{Plan, Proxy};
+use plan::{HttpVersion, Plan, Proxy};
 
 /// Final counts; the end of the measured phase is known.
 pub(super) struct Counted {
@@ -109,6 +109,7 @@ fn count(mut counting: Counting, ended: &mut Ended<'_>) -> Counted {
     let delay = validity::generator_delay(&delays);
     load.load.generator_delay = Some(document::GeneratorDelay { run_queue_wait_ns: run_queue_wait, ..delay });
     load.load.tls = ended.shard.tls.take();
+    load.load.quic = ended.shard.quic.take();
     load.load.malformed_responses = std::mem::take(&mut ended.shard.malformed_responses);
     load.load.open_connections = plan.open_connections.map(|connections| {
         let memory = ended.main_thread.memory.unwrap_or_default();
@@ -184,7 +185,10 @@ fn host_part(ended: &Ended<'_>) -> Result<Host, TestbedError> {
 fn path_part(ended: &Ended<'_>, counted: &Counted) -> Option<Path> {
     let resolved = ended.resolved;
     let (io, spec, plan) = (ended.path.as_ref()?, resolved.spec.as_ref()?, resolved.plan.path.as_ref()?);
-    let mut path = path_part::document(distances::name(plan), &spec.clients, io, counted.handshakes.as_ref());
+    // A handshake of QUIC includes the server's time for TLS, so it does not measure the RTT.
+    let is_quic = resolved.plan.load.http == HttpVersion::Http3;
+    let handshakes = counted.handshakes.as_ref().filter(|_| !is_quic);
+    let mut path = path_part::document(distances::name(plan), &spec.clients, io, handshakes);
     let beyond = ended.network.topology.as_ref().is_some_and(Topology::beyond);
     if beyond {
         // Handshake RTTs include the real network beyond the path, so they do not show the path's error.

@@ -22,6 +22,7 @@ use crate::distances;
 use crate::drive::load_io::{LoadIo, SourceAddress};
 use crate::drive::path_io::PathIo;
 use crate::drive::progress::{Phase, Progress};
+use crate::drive::quic::Quic;
 use crate::drive::tls::Tls;
 use crate::drive::tunnel::Tunnelling;
 use crate::drive::{Drive, Driven};
@@ -234,6 +235,9 @@ impl<'a> Loops<'a> {
             .with_tls(tls)
             .with_tunnel(plan.load.proxy.as_ref().map(|proxy| Tunnelling { authorization: proxy.authorization() }))
             .with_http2(plan.load.http == HttpVersion::Http2)
+            .with_quic((plan.load.http == HttpVersion::Http3).then(|| {
+                Quic::new(&plan.load.quic(), &schedule.clock, stats::Rng::new(plan.seed, u64::from(shard.index)))
+            }))
     }
 
     /// The loop of a shard; the first has the path.
@@ -282,8 +286,10 @@ fn loop_thread(
     let Driven { path, load, loop_health, engine } = drive.run().map_err(TestbedError::system("the loop"))?;
     let io = load.expect("the loop gives the load back");
     let tls = io.tls().map(Tls::document);
+    let quic = io.quic().map(Quic::document);
     let load = io.into_load(clock.now());
     let mut end = ShardEnd::of(&load, loop_health, engine, tls);
+    end.quic = quic;
     end.scheduling = scheduling.name().to_owned();
     end.core = core.and_then(|core| core.list().first().copied());
     Ok((path, end))

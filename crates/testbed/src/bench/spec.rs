@@ -34,6 +34,7 @@ pub(super) fn load(plan: &Plan, mut workload: Workload, arrivals: Arrivals) -> L
             plan::HttpVersion::Http10 => HttpVersion::Http10,
             plan::HttpVersion::Http11 => HttpVersion::Http11,
             plan::HttpVersion::Http2 => HttpVersion::Http2,
+            plan::HttpVersion::Http3 => HttpVersion::Http3,
         },
         streams_max: load.streams_at_most(),
         reuse: if load.close { Reuse::Close } else { Reuse::KeepAlive },

@@ -2,6 +2,7 @@
 
 mod failures;
 mod figures;
+mod quic;
 mod recording;
 mod ring;
 mod secure;
@@ -20,6 +21,7 @@ use self::failures::{connect_cause, note_unacknowledged, stream_cause};
 use super::endpoints::Endpoints;
 use super::h2::{H2Event, Http2};
 use super::poller::{PendingOperations, Poller};
+use super::quic::Quic;
 use super::stalls::Stalls;
 use super::tls::{Session, Tls};
 use super::tunnel::{Tunnel, Tunnelling};
@@ -67,7 +69,9 @@ pub struct LoadIo {
     tunnelling: Option<Tunnelling>,
     /// Whether connections carry HTTP/2 streams.
     http2: bool,
-    /// Connections whose HTTP/2 has work.
+    /// The connections of HTTP/3, which replace `sockets`.
+    quic: Option<Box<Quic>>,
+    /// Connections whose HTTP/2 or HTTP/3 has work.
     changed_streams: Vec<ConnectionKey>,
     /// Reused buffer for HTTP/2 events.
     h2_events: Vec<H2Event>,
@@ -142,6 +146,7 @@ impl LoadIo {
             tls: None,
             tunnelling: None,
             http2: false,
+            quic: None,
             changed_streams: Vec::new(),
             h2_events: Vec::new(),
             plain: Vec::new(),
@@ -182,10 +187,15 @@ impl LoadIo {
         let now = self.now(clock);
         self.note_unacknowledged_at_timeout(now);
         self.load.handle_time(now);
+        self.expire_quic_timers(now);
         self.perform_all_actions(poller, clock);
         // Connections with more to read than one iteration allows: edge-triggered readiness is not reported again.
         for key in std::mem::take(&mut self.unread) {
-            self.read(key, clock);
+            if self.quic.is_some() {
+                self.read_quic(key, clock);
+            } else {
+                self.read(key, clock);
+            }
             self.perform_all_actions(poller, clock);
         }
     }
@@ -193,6 +203,10 @@ impl LoadIo {
     /// Handles a connection's descriptor that is ready.
     pub fn ready(&mut self, event: &Event, poller: &mut Poller, clock: &Clock) {
         let key = ConnectionKey::from_token(event.token());
+        if self.quic.is_some() {
+            self.read_quic(key, clock);
+            return self.follow_up(poller, clock);
+        }
         let Some(socket) = self.socket(key) else { return };
         socket.ends |= event.hangs_up();
         if event.writable() {
@@ -279,6 +293,10 @@ impl LoadIo {
             let Some(action) = action else { return true };
             carried_out += 1;
             match action {
+                Action::Connect { key, client, target } if self.quic.is_some() => {
+                    carried_out = ACTIONS_PER_VISIT;
+                    self.connect_quic(key, client, target, poller, clock);
+                }
                 Action::Connect { key, client, target } => {
                     carried_out = ACTIONS_PER_VISIT;
                     let server = self.servers[target].next_endpoint();
@@ -333,13 +351,23 @@ impl LoadIo {
                     }
                 }
                 Action::Open { key, stream, head, body, .. } => {
+                    if let Some(quic) = &mut self.quic {
+                        quic.open(key, stream, head.as_http(), body);
+                        self.mark_changed(key);
+                        continue;
+                    }
                     let Some(Some(Socket { http2: Some(http2), .. })) = self.sockets.get_mut(key.index()) else {
                         continue;
                     };
                     let number = http2.open(stream, head.as_http(), body);
                     self.note_opened(key, stream, number, clock);
                 }
-                Action::Reset { key, number } => {
+                Action::Reset { key, stream, number } => {
+                    if let Some(quic) = &mut self.quic {
+                        quic.cancel(key, stream, number);
+                        self.mark_changed(key);
+                        continue;
+                    }
                     let Some(Some(Socket { http2: Some(http2), .. })) = self.sockets.get_mut(key.index()) else {
                         continue;
                     };
@@ -347,6 +375,10 @@ impl LoadIo {
                     self.mark_changed(key);
                 }
                 Action::Close { key } => {
+                    if let Some(quic) = &mut self.quic {
+                        quic.close(key, clock.now());
+                        continue;
+                    }
                     if let Some(Some(Socket { session: Some(session), tcp, .. })) = self.sockets.get_mut(key.index()) {
                         session.send_close_notify(tcp);
                     }

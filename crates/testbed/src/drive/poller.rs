@@ -12,6 +12,7 @@ use std::time::Duration;
 use load::ConnectionKey;
 use sys::epoll::{Epoll, Event, Interest};
 use sys::socket::TcpSocket;
+use sys::udp::UdpSocket;
 use sys::uring::{Buffer, Completion, Message, Ring, RingSpec};
 
 use plan::Engine;
@@ -145,6 +146,17 @@ impl Poller {
                 poller.ring.poll_writable(socket.as_fd(), token(key, Operation::Writable));
                 Ok(())
             }
+        }
+    }
+
+    /// Watches a UDP socket of HTTP/3.
+    ///
+    /// # Errors
+    /// The errors of epoll_ctl(2); Unsupported with io_uring, which a plan with HTTP/3 does not have.
+    pub fn watch_datagrams(&mut self, socket: &UdpSocket, key: ConnectionKey) -> io::Result<()> {
+        match self {
+            Poller::Epoll(poller) => poller.epoll.add(socket.as_fd(), Interest::READ_WRITE.edge(), key.token()),
+            Poller::Ring(_) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 

@@ -18,13 +18,14 @@ mod trust;
 
 use std::sync::Arc;
 
+use http3::TlsClient;
 use load::Target;
 use rustls::ClientConfig;
 use rustls::client::Resumption;
 use rustls_pki_types::ServerName;
 use schema::{FailureCause, document};
 
-use self::facts::Facts;
+use self::facts::{Facts, Negotiated};
 pub(crate) use self::session::{READ_BUFFER, Session, TlsEvent};
 use self::tickets::Tickets;
 use crate::error::TestbedError;
@@ -90,6 +91,29 @@ impl Tls {
     pub(crate) fn session(&mut self, client: u32, target: usize) -> Result<Session, rustls::Error> {
         let name = self.names.get(target).unwrap_or(&self.name).clone();
         Session::new(self.client(client, target), name)
+    }
+
+    /// Lets the sessions that follow send requests before the handshake is finished (QUIC only).
+    pub(crate) fn with_early_data(mut self, enabled: bool) -> Self {
+        Arc::make_mut(&mut self.common).enable_early_data = enabled;
+        self
+    }
+
+    /// Number of targets.
+    pub(crate) fn targets(&self) -> usize {
+        self.names.len()
+    }
+
+    /// TLS of QUIC, of a client's connections to a target; `None` if it has no usable cipher suite.
+    pub(crate) fn quic_client(&mut self, client: u32, target: usize) -> Option<TlsClient> {
+        let name = self.names.get(target).unwrap_or(&self.name).clone();
+        TlsClient::new(self.client(client, target), name)
+    }
+
+    /// Counts a QUIC connection whose handshake is finished.
+    pub(crate) fn quic_secured(&mut self, negotiated: http3::client::Negotiated) {
+        let http3::client::Negotiated { alpn, version, suite, kind } = negotiated;
+        self.facts.secured(&(kind, Negotiated { version, suite, alpn }));
     }
 
     /// Counts a session whose handshake is finished.

@@ -23,6 +23,7 @@ fn ended(busy: f64, cpu_ms: u64, core: usize, end_ms: u64) -> ShardEnd {
         health,
         engine: Engine::Epoll,
         tls: None,
+        quic: None,
         scheduling: "ordinary".into(),
         core: Some(core),
     }

@@ -101,6 +101,7 @@ fn why_incomplete(part: &TapPart) -> Option<&'static str> {
 /// Why the load's requests and bytes differ from those of its sockets.
 fn why_not_comparable(plan: &Plan) -> Option<&'static str> {
     match &plan.load {
+        load if load.http == plan::HttpVersion::Http3 => Some("QUIC uses UDP, which the tap does not follow"),
         load if load.secure() => Some("the load counts bytes inside TLS, the tap bytes outside"),
         load if load.http == plan::HttpVersion::Http2 => {
             Some("streams of HTTP/2 are interleaved, so the tap does not see exchanges")

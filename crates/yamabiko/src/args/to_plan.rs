@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use plan::{Alpn, HttpVersion, LoadPlan, Offered, Plan, RequestPlan, WatchPlan};
+use plan::{Alpn, LoadPlan, Offered, Plan, RequestPlan, WatchPlan};
 use schema::Method;
 
 use super::Bench;
@@ -25,9 +25,10 @@ pub fn bench(bench: &Bench) -> Result<Plan> {
     let mut load = bench.load.clone();
     // The plan does not record whether the value was given or is the default.
     let is_http11 = bench.given.has("alpn") && load.tls.as_ref().is_some_and(|tls| tls.alpn == Alpn::Http11);
-    if load.http == HttpVersion::Http2 && is_http11 {
+    if !load.http.is_http1() && is_http11 {
         bail!(
-            "--alpn http/1.1 and --http 2 contradict each other: over TLS HTTP/2 is chosen by ALPN, so leave --alpn out"
+            "--alpn http/1.1 and --http {0} contradict each other: over TLS HTTP/{0} is chosen by ALPN, so leave --alpn out",
+            load.http.name()
         );
     }
     load.settle_options().map_err(anyhow::Error::msg)?;

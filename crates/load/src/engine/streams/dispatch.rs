@@ -1,4 +1,4 @@
-//! Finds an HTTP/2 connection for a request, and opens its stream.
+//! Finds a connection with streams for a request, and opens its stream.
 
 use units::Timestamp;
 
@@ -11,28 +11,28 @@ use crate::queues::Queue;
 use crate::spec::{HttpVersion, Reuse};
 
 impl Load {
-    /// Whether connections carry streams, as with HTTP/2.
+    /// Whether connections carry streams, as with HTTP/2 and HTTP/3.
     pub(in super::super) fn is_multiplexed(&self) -> bool {
-        self.spec.version == HttpVersion::Http2
+        matches!(self.spec.version, HttpVersion::Http2 | HttpVersion::Http3)
     }
 
     /// A connection of `client` that can take a further stream: open, being opened, or new. At the maximum of
     /// connections the longest idle one is closed first; `None` if none is idle. The caller then calls
     /// [`Self::assign`].
-    pub(in super::super) fn http2_connection_for(&mut self, client: u32, endpoint: u16) -> Option<u32> {
+    pub(in super::super) fn stream_connection_for(&mut self, client: u32, endpoint: u16) -> Option<u32> {
         let own = self.streams.available.of(client).find(|&index| self.pool.endpoint(index) == endpoint);
         if own.is_some() {
             return own;
         }
         if self.pool.open() >= self.connections_limit {
             let (longest_idle, _) = self.queues.first(Queue::Idle)?;
-            self.close_http2_connection(longest_idle);
+            self.close_stream_connection(longest_idle);
         }
-        Some(self.open_http2_connection(client, endpoint))
+        Some(self.open_stream_connection(client, endpoint))
     }
 
     /// Queues the opening of a new connection.
-    pub(super) fn open_http2_connection(&mut self, client: u32, endpoint: u16) -> u32 {
+    pub(super) fn open_stream_connection(&mut self, client: u32, endpoint: u16) -> u32 {
         let index = self.pool.take();
         let connection = self.pool.at(index);
         connection.client = client;
@@ -40,9 +40,9 @@ impl Load {
         connection.worker = 0;
         connection.request = None;
         let limit = self.streams.limits[usize::from(endpoint)].clamp(1, DEFAULT_STREAM_LIMIT);
-        let http2_connection = self.streams.http2_connection(index);
-        debug_assert!(http2_connection.streams.is_empty(), "a connection begins without streams");
-        *http2_connection = super::Http2Connection { limit, ..super::Http2Connection::default() };
+        let stream_connection = self.streams.stream_connection(index);
+        debug_assert!(stream_connection.streams.is_empty(), "a connection begins without streams");
+        *stream_connection = super::StreamConnection { limit, ..super::StreamConnection::default() };
         self.update_availability(index);
         self.act(index, ActionKind::Connect);
         index
@@ -53,13 +53,13 @@ impl Load {
         let needs = self.needs(&request);
         let stream = self.streams.take(index, worker, request, needs);
         let key = self.streams.key(stream);
-        let http2_connection = self.streams.http2_connection(index);
-        if http2_connection.streams.len() == 1 {
-            http2_connection.received_since_idle = false;
+        let stream_connection = self.streams.stream_connection(index);
+        if stream_connection.streams.len() == 1 {
+            stream_connection.received_since_idle = false;
         }
         if self.pool.at(index).state == State::ConnectQueued {
-            self.streams.http2_connection(index).opener.get_or_insert(key);
-        } else if self.pool.at(index).state == State::Http2Ready {
+            self.streams.stream_connection(index).opener.get_or_insert(key);
+        } else if self.pool.at(index).state == State::StreamsReady {
             // The connection is not idle any more.
             self.queues.remove(index);
         }
@@ -73,14 +73,14 @@ impl Load {
         let client = self.pool.at(index).client;
         let streams_max = self.spec.streams_limit();
         let close = self.spec.reuse == Reuse::Close;
-        let http2_connection = self.streams.http2_connection(index);
-        let carried = http2_connection.streams.len() as u32;
+        let stream_connection = self.streams.stream_connection(index);
+        let carried = stream_connection.streams.len() as u32;
         // With one connection per request the first request is also the last.
-        let available = !http2_connection.going_away
-            && carried < http2_connection.limit.min(streams_max)
-            && !(close && http2_connection.opener.is_some());
-        if available != http2_connection.is_available {
-            http2_connection.is_available = available;
+        let available = !stream_connection.going_away
+            && carried < stream_connection.limit.min(streams_max)
+            && !(close && stream_connection.opener.is_some());
+        if available != stream_connection.is_available {
+            stream_connection.is_available = available;
             if available {
                 self.streams.available.push(client, index);
                 self.all_busy = false;
@@ -95,11 +95,11 @@ impl Load {
     pub(in super::super) fn issue_stream(&mut self, at: Timestamp, worker: u32) {
         // With several hosts, the host is known only after the request is scheduled.
         if self.targets.len() == 1
-            && let Some(index) = self.http2_connection_of(worker, 0)
-            && !self.streams.http2_connections[index as usize].is_available
+            && let Some(index) = self.stream_connection_of(worker, 0)
+            && !self.streams.stream_connections[index as usize].is_available
             && self.phase.admits(at)
         {
-            self.streams.http2_connection(index).waiting_workers.push(worker);
+            self.streams.stream_connection(index).waiting_workers.push(worker);
             return;
         }
         if let Some(waiting) = self.next_of(at, worker) {
@@ -110,11 +110,11 @@ impl Load {
 
     /// Puts a worker's request on the connection of its group, which is opened if necessary.
     pub(super) fn assign_to_group(&mut self, request: InFlightRequest, worker: u32, endpoint: u16) {
-        let index = self.http2_connection_of(worker, endpoint).unwrap_or_else(|| {
-            let index = self.open_http2_connection(request.record.client, endpoint);
+        let index = self.stream_connection_of(worker, endpoint).unwrap_or_else(|| {
+            let index = self.open_stream_connection(request.record.client, endpoint);
             let position = self.position(worker, endpoint);
             self.streams.positions[position as usize] = index;
-            self.streams.http2_connection(index).position = Some(position);
+            self.streams.stream_connection(index).position = Some(position);
             index
         });
         self.assign(index, request, worker);
@@ -124,7 +124,7 @@ impl Load {
         worker / self.spec.streams_limit() * self.targets.len() as u32 + u32::from(endpoint)
     }
 
-    fn http2_connection_of(&self, worker: u32, endpoint: u16) -> Option<u32> {
+    fn stream_connection_of(&self, worker: u32, endpoint: u16) -> Option<u32> {
         let index = self.streams.positions[self.position(worker, endpoint) as usize];
         (index != NONE).then_some(index)
     }
@@ -144,14 +144,14 @@ impl Load {
                 self.count_start();
             }
         }
-        if state != State::Http2Ready {
+        if state != State::StreamsReady {
             self.streams.at(key.index).state = StreamState::Waiting;
             return false;
         }
         self.watch_deadline(now, key.index);
-        let http2_connection = self.streams.http2_connection(index);
-        if http2_connection.open >= http2_connection.limit {
-            http2_connection.waiting.push_back(key.index);
+        let stream_connection = self.streams.stream_connection(index);
+        if stream_connection.open >= stream_connection.limit {
+            stream_connection.waiting.push_back(key.index);
             self.streams.at(key.index).state = StreamState::Waiting;
             return false;
         }
@@ -160,7 +160,7 @@ impl Load {
             self.fail_stream(now, now, key.index, cause);
             return false;
         }
-        self.streams.http2_connection(index).open += 1;
+        self.streams.stream_connection(index).open += 1;
         self.live.sends += 1;
         let stream = self.streams.at(key.index);
         stream.state = StreamState::Open;

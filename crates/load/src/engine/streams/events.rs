@@ -51,7 +51,7 @@ impl Load {
                     request.record.head_bytes.saturating_add(u32::try_from(bytes).unwrap_or(u32::MAX));
             }
         }
-        self.streams.http2_connection(connection).received_since_idle = true;
+        self.streams.stream_connection(connection).received_since_idle = true;
     }
 
     /// Whether the driver must report the head of a stream's response.
@@ -89,7 +89,7 @@ impl Load {
         let (connection, needs, length) = (stream.connection, stream.needs, stream.body_length);
         let (head, body) = (std::mem::take(&mut stream.head), std::mem::take(&mut stream.body));
         let stored = needs.body && length <= BODY_STORED_MAX as u64;
-        let going_away = self.streams.http2_connection(connection).going_away;
+        let going_away = self.streams.stream_connection(connection).going_away;
         let (_, worker, request) = self.streams.release(index);
         let Some(mut request) = request else { return };
         if self.first_head.is_none() {
@@ -117,7 +117,7 @@ impl Load {
         if let Loop::Closed(workers) = &mut self.arrivals {
             workers.answered(worker, follow_up);
         }
-        self.settle_http2_connection(now, connection);
+        self.settle_stream_connection(now, connection);
         if let Loop::Closed(_) = &self.arrivals {
             self.issue(now, worker);
         }
@@ -139,7 +139,7 @@ impl Load {
     /// A stream's request failed at `done_at`, which is `now` or a deadline just before it.
     pub(super) fn fail_stream(&mut self, now: Timestamp, done_at: Timestamp, index: u32, cause: FailureCause) {
         let ended = self.end_stream(done_at, index, cause);
-        self.settle_http2_connection(now, ended.connection);
+        self.settle_stream_connection(now, ended.connection);
         self.continue_after_failure(now, ended.worker, ended.silent && cause != FailureCause::ResponseTimeout);
     }
 
@@ -172,7 +172,7 @@ impl Load {
         }
         self.live.retried += 1;
         self.move_stream(index, true);
-        self.settle_http2_connection(now, connection);
+        self.settle_stream_connection(now, connection);
     }
 
     /// Moves a request to another connection, or to the end of its own connection's queue if that still takes streams.
@@ -193,8 +193,9 @@ impl Load {
         }
         // At the maximum of connections the new one replaces the connection that the server is closing.
         let client = request.record.client;
-        let index =
-            self.http2_connection_for(client, endpoint).unwrap_or_else(|| self.open_http2_connection(client, endpoint));
+        let index = self
+            .stream_connection_for(client, endpoint)
+            .unwrap_or_else(|| self.open_stream_connection(client, endpoint));
         self.assign(index, request, worker);
     }
 }

@@ -47,6 +47,9 @@ impl LoadIo {
 
     /// Advances HTTP/2 on a connection, reports to the core, and writes.
     pub(super) fn advance(&mut self, key: ConnectionKey, clock: &Clock) {
+        if self.quic.is_some() {
+            return self.advance_quic(key, clock);
+        }
         let Some(Some(socket)) = self.sockets.get_mut(key.index()).filter(|s| s.as_ref().is_some_and(|s| s.key == key))
         else {
             return;
@@ -158,14 +161,14 @@ impl HandleH2Event for Load {
             H2Event::Head { stream, status, fields } => {
                 buffer.clear();
                 if self.stream_wants_head(stream) {
-                    write_head(status, &fields, buffer);
+                    write_head(2, status, &fields, buffer);
                 }
                 self.handle_stream_head(stream, status, buffer);
             }
             H2Event::Body { stream, bytes } => self.handle_stream_body(stream, &bytes),
             H2Event::End { stream } => self.handle_stream_end(now, stream),
             H2Event::Failed { stream, why } => self.handle_stream_failure(now, stream, failure(why)),
-            H2Event::GoAway { last, error } => self.handle_goaway(now, key, last, error),
+            H2Event::GoAway { last, error } => self.handle_goaway(now, key, last.saturating_add(1), error),
             H2Event::Broken => self.handle_failure(now, key, FailureCause::Malformed),
         }
     }
@@ -182,8 +185,8 @@ fn failure(why: Why) -> StreamFailure {
 }
 
 /// A head in the form of HTTP/1.
-fn write_head(status: u16, fields: &http::HeaderMap, into: &mut Vec<u8>) {
-    into.extend_from_slice(format!("HTTP/2 {status}\r\n").as_bytes());
+pub(super) fn write_head(version: u8, status: u16, fields: &http::HeaderMap, into: &mut Vec<u8>) {
+    into.extend_from_slice(format!("HTTP/{version} {status}\r\n").as_bytes());
     for (name, value) in fields {
         into.extend_from_slice(name.as_str().as_bytes());
         into.extend_from_slice(b": ");

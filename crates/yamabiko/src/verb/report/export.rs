@@ -83,6 +83,7 @@ fn archive(dir: &Path, document: &Document, limit: u64) -> Result<String> {
         HttpVersion::Http10 => "HTTP/1.0",
         HttpVersion::Http11 => "HTTP/1.1",
         HttpVersion::Http2 => "HTTP/2",
+        HttpVersion::Http3 => "HTTP/3",
     };
     let targets = request_targets(dir);
     let archive = Archive {

@@ -1,0 +1,134 @@
+//! HTTP/3 to a real server through a path.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::support::document::{check, count};
+use crate::support::tls::Authority;
+use crate::support::workspace::{Workspace, str_of};
+
+/// Year in which certificates expire: far in the future.
+const EXPIRY_YEAR: i32 = 4000;
+
+/// Caddy with HTTP/1.1, 2 and 3 on port 8443, its log, and the options to trust it.
+fn caddy(workspace: &Workspace) -> (String, String) {
+    let authority = Authority::new(workspace, "authority");
+    let certificate = authority.sign(&["server"], EXPIRY_YEAR);
+    let here = workspace.path().display();
+    let text = format!(
+        "{{\n\tadmin off\n\tauto_https off\n\tstorage file_system {here}/var\n}}\n\
+         https://server:8443 {{\n\ttls {} {}\n\troot * {}\n\tfile_server\n\
+         \tlog {{\n\t\toutput file {here}/var/access.log {{\n\t\t\troll_disabled\n\t\t}}\n\t}}\n}}\n",
+        str_of(&certificate.cert),
+        str_of(&certificate.key),
+        str_of(&workspace.www())
+    );
+    let configuration = workspace.path().join("Caddyfile");
+    fs::write(&configuration, text).unwrap();
+    let file = configuration.display();
+    let server = format!("HOME={here}/var XDG_DATA_HOME={here}/var exec caddy run --adapter caddyfile --config {file}");
+    (server, format!("--cacert {}", str_of(&authority.file())))
+}
+
+fn bench(workspace: &Workspace, path: &str, server: &str, options: &str) -> Value {
+    let url = format!("https://server:8443{path}");
+    let arguments = ["bench", &url, "--server", server, "--json"];
+    let arguments: Vec<&str> = arguments.into_iter().chain(options.split_whitespace()).collect();
+    let output = workspace.run(&arguments);
+    serde_json::from_str(&output.stdout).unwrap_or_else(|_| panic!("{output}"))
+}
+
+fn nanoseconds(document: &Value, pointer: &str) -> f64 {
+    document.pointer(pointer).and_then(Value::as_f64).unwrap_or_else(|| panic!("{pointer}: {}", document["load"]))
+}
+
+#[test]
+fn http3_to_caddy_in_closed_and_open_loop() {
+    let workspace = Workspace::new();
+    let (server, trust) = caddy(&workspace);
+    let log = workspace.path().join("var/access.log");
+    for (options, requests, connections) in [
+        ("-c 4 --streams 8 -n 400", 400, 4),
+        ("--rate 200/s --warmup 0s -n 200", 200, 4),
+        ("--close -c 4 -n 20", 20, 20),
+    ] {
+        let options = format!("{trust} --http 3 --rtt 4ms --clients 4 {options}");
+        let document = bench(&workspace, "/10k.bin", &server, &options);
+        assert_eq!(count(&document, "load.completed"), requests, "{}", document["load"]);
+        assert_eq!(count(&document, "load.connections_opened"), connections, "{}", document["load"]);
+        assert_eq!(count(&document, "load.quic.handshakes"), connections, "{}", document["load"]);
+        assert_eq!(count(&document, "load.tls.alpn.h3"), connections, "{}", document["load"]);
+        assert_eq!(count(&document, "load.quic.receive_drops"), 0, "{}", document["load"]);
+        assert!(document["load"].get("tls_handshake_ns").is_none(), "{}", document["load"]);
+        let lines = fs::read_to_string(&log).unwrap();
+        let served = lines.lines().filter(|line| line.contains("HTTP/3")).count();
+        assert_eq!(served as u64, requests, "{}", document["load"]);
+        fs::remove_file(&log).unwrap();
+        // The packets are not TCP: what cannot be compared says so, and nothing fails.
+        for name in ["vantage_points_agree_requests", "vantage_points_agree_connections", "rtt_as_configured"] {
+            let check = check(&document, name);
+            assert_eq!(check["state"], "not_applicable", "{check}");
+        }
+        for name in ["conservation", "no_unintended_drops"] {
+            assert_eq!(check(&document, name)["state"], "ok", "{}", document["validity"]);
+        }
+        assert!(document["path"].get("measured_rtt_ns").is_none(), "{}", document["path"]);
+    }
+}
+
+/// A new connection's response takes two round trips with HTTP/3 and three with HTTP/2 over TLS 1.3, a large one takes
+/// the server's slow start, and no window of the load.
+#[test]
+fn responses_at_62_ms_take_the_round_trips_of_their_protocol() {
+    let workspace = Workspace::new();
+    let (server, trust) = caddy(&workspace);
+    let rtt = 62e6;
+    for (http, round_trips) in [("--http 3", 2.0), ("--http 2", 3.0)] {
+        let options = format!("{trust} {http} --rtt 62ms --clients 4 --close -c 4 -n 40 --no-resumption");
+        let document = bench(&workspace, "/10k.bin", &server, &options);
+        assert_eq!(count(&document, "load.completed"), 40, "{}", document["load"]);
+        let time = nanoseconds(&document, "/load/response_time_ns/p50");
+        assert!((round_trips * rtt..round_trips * rtt + 25e6).contains(&time), "{http}: {time} ns");
+    }
+    let size = 1_300_000;
+    fs::write(workspace.www().join("large.bin"), vec![b'x'; size]).unwrap();
+    let options = format!("{trust} --http 3 --rtt 62ms --clients 2 --close -c 2 -n 8");
+    let document = bench(&workspace, "/large.bin", &server, &options);
+    assert_eq!(count(&document, "load.completed"), 8, "{}", document["load"]);
+    // quic-go begins with 32 packets and doubles: 1.3 MB take six rounds after the handshake. A load with a window of
+    // 64 KiB would need twenty.
+    let time = nanoseconds(&document, "/load/response_time_ns/p50");
+    assert!(time < 10.0 * rtt, "{time} ns");
+    let bytes = nanoseconds(&document, "/load/quic/bytes_received");
+    assert!(bytes > 8.0 * size as f64, "{}", document["load"]["quic"]);
+}
+
+#[test]
+fn a_resumed_client_saves_a_round_trip_with_early_data() {
+    let workspace = Workspace::new();
+    let (server, trust) = caddy(&workspace);
+    let options = format!("{trust} --http 3 --rtt 40ms --clients 1 --close -c 1 -n 10");
+    let plain = bench(&workspace, "/10k.bin", &server, &options);
+    assert!(count(&plain, "load.tls.handshakes_resumed") >= 8, "{}", plain["load"]["tls"]);
+    assert_eq!(count(&plain, "load.quic.early_data_offered"), 0, "{}", plain["load"]["quic"]);
+    let early = bench(&workspace, "/10k.bin", &server, &format!("{options} --early-data"));
+    assert_eq!(count(&early, "load.completed"), 10, "{}", early["load"]);
+    // Whether the server offers early data is its own decision; if it does, it saves a round trip.
+    if count(&early, "load.quic.early_data_accepted") >= 8 {
+        let time = nanoseconds(&early, "/load/response_time_ns/p50");
+        assert!((40e6..65e6).contains(&time), "{time} ns");
+    }
+}
+
+#[test]
+fn a_server_without_http3_is_named() {
+    let workspace = Workspace::new();
+    let authority = Authority::new(&workspace, "authority");
+    let certificate = authority.sign(&["server"], EXPIRY_YEAR);
+    let server = crate::support::tls::nginx(&workspace, &[(8443, &certificate, "")]);
+    let trust = format!("--cacert {}", str_of(&authority.file()));
+    let document = bench(&workspace, "/10k.bin", &server, &format!("{trust} --http 3 --rtt 4ms -c 1 -n 2"));
+    assert_eq!(count(&document, "load.completed"), 0, "{}", document["load"]);
+    assert_eq!(count(&document, "load.failed.connect_refused"), 2, "{}", document["load"]);
+}
