@@ -114,11 +114,11 @@ fn a_resumed_client_saves_a_round_trip_with_early_data() {
     assert_eq!(count(&plain, "load.quic.early_data_offered"), 0, "{}", plain["load"]["quic"]);
     let early = bench(&workspace, "/10k.bin", &server, &format!("{options} --early-data"));
     assert_eq!(count(&early, "load.completed"), 10, "{}", early["load"]);
-    // Whether the server offers early data is its own decision; if it does, it saves a round trip.
-    if count(&early, "load.quic.early_data_accepted") >= 8 {
-        let time = nanoseconds(&early, "/load/response_time_ns/p50");
-        assert!((40e6..65e6).contains(&time), "{time} ns");
-    }
+    // A ticket arrives a round trip after early data was accepted: too late for a connection that is closed after its
+    // response, so the next one has none.
+    assert!(count(&early, "load.quic.early_data_accepted") >= 4, "{}", early["load"]["quic"]);
+    let time = nanoseconds(&early, "/load/response_time_ns/min");
+    assert!((40e6..65e6).contains(&time), "{time} ns");
 }
 
 #[test]
