@@ -23,7 +23,6 @@ fn good() -> Report {
         hostname: "127.0.0.1".into(),
         port: 8080,
         tls: None,
-        quic: None,
         path: "/1k.bin?a=b".into(),
         document_bytes: Some(1024),
         concurrency: 2,

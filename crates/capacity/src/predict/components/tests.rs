@@ -1,6 +1,6 @@
 //! Sums with derived figures, and refused options.
 
-use plan::Plan;
+use plan::{HttpVersion, Plan};
 use schema::ComponentPoint;
 use sys::signal::Interrupts;
 
