@@ -194,8 +194,14 @@ fn unsupported_protocols_are_named() {
     assert_eq!(unread(&ethernet(0x1234, &[0; 28])), "EtherType 0x1234");
     assert_eq!(unread(&ethernet(38, &[0x42, 0x42, 3, 0])), "spanning tree (LLC SAP 0x42)");
     assert_eq!(unread(&ethernet(0x0800, &v4(50, &[0; 28]))), "ESP (IP protocol 50)");
-    assert_eq!(unread(&ethernet(0x0800, &v4(17, &udp(53, &[0; 28])))), "DNS (UDP port 53)");
-    assert_eq!(unread(&ethernet(0x86DD, &v6(17, &udp(9999, &[0; 28])))), "UDP port 9999");
+    assert_eq!(
+        (Unread::Udp(53).to_string(), Unread::Udp(9999).to_string()),
+        ("DNS (UDP port 53)".into(), "UDP port 9999".into())
+    );
+    for frame in [ethernet(0x0800, &v4(17, &udp(53, &[0; 28]))), ethernet(0x86DD, &v6(17, &udp(9999, &[0; 28])))] {
+        // A datagram may be one of QUIC.
+        assert!(matches!(LINK.innermost(&frame, frame.len()), Ok(Innermost::Udp { .. })), "{frame:?}");
+    }
     let session = joined(&[&[0x11, 0, 0, 1, 0, 4], &[0xC0, 0x21, 1, 1]]);
     assert_eq!(unread(&ethernet(0x8864, &session)), "LCP (PPP protocol 0xc021)");
     // An error message quotes the start of a TCP packet, which was not sent by a connection here.

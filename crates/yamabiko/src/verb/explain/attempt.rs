@@ -129,7 +129,8 @@ mod tests {
     #[test]
     fn the_remedy_of_the_sentence_changes_one_setting_of_the_plan() {
         let tried = |text, remedy| changed(&plan(text), &summary(Some(remedy))).map(|(plan, change, _)| (plan, change));
-        let (with, change) = tried("[server]\ncommand = \"s\"\n", Remedy::InitialWindow(32)).unwrap();
+        let (with, change) =
+            tried("[server]\ncommand = \"s\"\n[path]\nrtt = \"0ms\"\n", Remedy::InitialWindow(32)).unwrap();
         assert_eq!(with.server.unwrap().tcp.initcwnd, Some(32));
         assert_eq!(change, "--server-tcp initcwnd=32");
         let (with, _) = tried("close = true\n", Remedy::KeepAlive).unwrap();
