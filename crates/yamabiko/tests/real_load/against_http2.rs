@@ -51,8 +51,12 @@ fn upgrade_of_apache_and_curl_to_http2_agrees_with_tshark() {
     let port = format!("tcp.port=={PORT},http");
     let tshark = fields(&workspace, &file, &["-d", &port], &["http2.headers.status"]);
     assert_eq!(statuses(&requests), tshark[0]);
-    let seen: Vec<_> = requests.iter().map(|request| (request.stream, request.status, request.complete)).collect();
-    assert_eq!(seen, [(Some(1), Some(200), true), (Some(3), Some(404), true)].repeat(3));
+    let upgraded: Vec<_> = requests.iter().filter(|request| request.stream == Some(1)).collect();
+    assert_eq!(upgraded.len(), 3);
+    assert!(upgraded.iter().all(|request| request.status == Some(200) && request.complete), "{upgraded:#?}");
+    // Apache sends GOAWAY with the first response of an upgraded connection, and may leave the second unanswered.
+    let second: Vec<_> = requests.iter().filter(|request| request.stream == Some(3)).collect();
+    assert!(second.iter().all(|request| request.complete == request.status.is_some()), "{second:#?}");
 }
 
 #[test]
@@ -79,7 +83,10 @@ fn requests_inside_of_tls_agree_with_tshark_and_its_key_log() {
          done\n",
         keys.display()
     );
-    let tls = format!("ssl_certificate {here}/certificate.pem; ssl_certificate_key {here}/key.pem;");
+    let tls = format!(
+        "ssl_certificate {here}/certificate.pem; ssl_certificate_key {here}/key.pem; \
+         ssl_protocols TLSv1.2 TLSv1.3;"
+    );
     let server = nginx(&workspace, "ssl http2", &tls);
     let file = capture(&workspace, &server, "--rtt 10ms --loss 1%", 0, &clients);
     let requests = watched(&workspace, &file, &["--keylog", str_of(&keys)]);
@@ -147,7 +154,9 @@ fn counted(names: impl Iterator<Item = String>) -> BTreeMap<String, u64> {
 /// How often tshark finds each value of each field.
 fn fields(workspace: &Workspace, file: &Path, options: &[&str], names: &[&str]) -> Vec<BTreeMap<String, u64>> {
     let of = |name: &&str| {
-        let arguments = [&["-n", "-r", str_of(file)], options, &["-Y", name, "-T", "fields", "-e", name]].concat();
+        // By default tshark leaves out what arrives behind a lost segment.
+        let read = ["-n", "-r", str_of(file), "-o", "tcp.reassemble_out_of_order:TRUE"];
+        let arguments = [&read, options, &["-Y", name, "-T", "fields", "-e", name]].concat();
         let text = tool(workspace, "tshark", &arguments);
         counted(text.split(['\n', ',']).map(str::trim).filter(|value| !value.is_empty()).map(str::to_owned))
     };

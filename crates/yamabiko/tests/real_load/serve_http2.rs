@@ -49,10 +49,12 @@ fn curl_and_h2load_are_served_by_http_2() {
         let part =
             curl(&["-r", "0-9", "-w", "%{http_code} %{size_download}", "-o", "/dev/null", &format!("{url}/big0.bin")]);
         assert_eq!(part, "206 10");
-        // All files at the same time over one connection.
+        // All files at the same time over one connection. curl 7.88 cannot do that without TLS: with nginx, too, it
+        // reports an error of framing.
         let target = workspace.path().join(format!("got-{secure}-#1"));
         let all = format!("{url}/big[0-{}].bin", FILES - 1);
-        curl(&["-Z", "--parallel-max", "40", "-o", str_of(&target), &all]);
+        let parallel = if secure { &["-Z", "--parallel-max", "40"][..] } else { &[] };
+        curl(&[parallel, &["-o", str_of(&target), &all]].concat());
         for number in 0..FILES {
             let read = fs::read(workspace.path().join(format!("got-{secure}-{number}"))).unwrap();
             assert!(read == big[number..], "{number}: {} bytes", read.len());
