@@ -43,6 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[allow(clippy::disallowed_methods, reason = "an Instant has no other origin")]
     fn times_survive_both_directions() {
         let base = TimeBase::new(Instant::now(), Timestamp::from_nanos(1_000_000));
         for nanos in [0, 999_999, 1_000_000, 1_000_001, 5_000_000_000] {
