@@ -172,7 +172,7 @@ impl RunFolder {
     /// renamed.
     ///
     /// # Errors
-    /// A full disk or another failure of the file system; then there is no such file.
+    /// A full disk or another failure of the file system; the file then does not exist.
     pub fn write_file(&self, name: &str, write: impl FnOnce(&mut dyn io::Write) -> io::Result<()>) -> Result<()> {
         files::write_with(&self.path.join(name), write)
     }
@@ -194,7 +194,7 @@ impl RunFolder {
 /// Adds a part to the summary of the run in `dir`, or replaces it. Readers of the document do not see it.
 ///
 /// # Errors
-/// There is no summary, or a failure of the file system; the summary is then as before.
+/// The summary does not exist, or the file system fails; the summary is then unchanged.
 pub fn add_part(dir: &Path, name: &str, part: serde_json::Value) -> Result<()> {
     let path = dir.join(SUMMARY);
     let text = fs::read(&path).map_err(|source| StoreError::io("read", &path, source))?;
@@ -209,7 +209,7 @@ pub fn add_part(dir: &Path, name: &str, part: serde_json::Value) -> Result<()> {
 /// Writes shares.parquet of the run in `dir`.
 ///
 /// # Errors
-/// A full disk or another failure of the file system; then there is no such file, or the one before.
+/// A full disk or another failure of the file system; an earlier file is then unchanged.
 pub fn write_shares(dir: &Path, shares: &[ShareRow]) -> Result<()> {
     TableWriter::<ShareRow>::new(dir).finish_with_rows(shares).map(drop)
 }

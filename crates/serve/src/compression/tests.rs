@@ -75,7 +75,7 @@ fn malformed_field_sections_are_refused() {
         ("0005616263", "an incomplete name"),
         ("8220", "a table size after a field"),
         ("3fe21f", "a table size above the announced one"),
-        ("008161ff8161ff", "a padding that is no end"),
+        ("008161ff8161ff", "padding with a bit that is zero"),
         ("0081ff0161", "a padding of eight bits"),
         ("0084ffffffff0161", "the end symbol"),
         ("008100 0161", "a padding of zeros"),

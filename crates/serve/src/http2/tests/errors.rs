@@ -177,7 +177,7 @@ fn malformed_requests_reset_their_stream() {
         ("another Host", with(&[("host", "y")])),
         ("content of an empty request", with(&[("content-length", "1")])),
         ("two lengths", with(&[("content-length", "0"), ("content-length", "1")])),
-        ("a length that is no number", with(&[("content-length", "+0")])),
+        ("a length with a sign", with(&[("content-length", "+0")])),
     ] {
         case(why, frame(HEADERS, END_HEADERS | END_STREAM, 7, &section(&fields)), Resets(ProtocolError));
     }

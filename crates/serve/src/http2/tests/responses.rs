@@ -236,7 +236,7 @@ fn idle_partial_and_stalled_connections_time_out() {
     assert_eq!(test.connection.deadline(), start + limits.idle_time);
     test.context.now = start + limits.idle_time / 2;
     test.send(&frame(PING, 0, 0, &[0; 8]));
-    assert_eq!(test.connection.deadline(), start + limits.idle_time, "a PING is no request");
+    assert_eq!(test.connection.deadline(), start + limits.idle_time, "a PING does not count as a request");
     test.send(&get(1, "/6"));
     assert_eq!(test.connection.deadline(), test.context.now + limits.idle_time);
     test.frames();
