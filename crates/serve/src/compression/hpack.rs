@@ -18,8 +18,8 @@ pub(crate) struct Decoder {
 }
 
 impl Decoder {
-    /// Decodes a complete field section into `sink`. A string of more than `string_max` bytes is passed on with one
-    /// byte more than that: the sink finds it too long.
+    /// Decodes a complete field section into `sink`. Of a string of more than `string_max` bytes, and more than the
+    /// table holds, one byte more than that is passed on: the sink finds it too long.
     ///
     /// # Errors
     /// The section is malformed, or refers to a field that is not in a table.
@@ -29,6 +29,8 @@ impl Decoder {
         string_max: usize,
         sink: &mut impl FieldSink,
     ) -> Result<(), MalformedSection> {
+        // A string that the table can keep must be whole.
+        let string_max = string_max.max(TABLE_MAX);
         let mut text = std::mem::take(&mut self.text);
         let mut begins = true;
         while let Some(&first) = input.first() {

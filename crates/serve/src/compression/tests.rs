@@ -115,6 +115,19 @@ fn the_dynamic_table_keeps_at_most_its_size() {
     assert_eq!(last(&mut decoder, 62), Err(MalformedSection), "a size of 0 evicts everything");
 }
 
+/// A limit of strings below the table's size must not shorten what later sections refer to.
+#[test]
+fn a_string_above_the_limit_is_whole_in_the_dynamic_table() {
+    let mut decoder = Decoder::default();
+    let (mut section, value) = (vec![0x40, 1, b'a'], vec![b'v'; 2_000]);
+    integer::write(&mut section, 0, 7, value.len());
+    section.extend_from_slice(&value);
+    let mut lines = Lines::default();
+    decoder.decode(&section, 100, &mut lines).unwrap();
+    decoder.decode(&[0x80 | 62], 100, &mut lines).unwrap();
+    assert!(lines.0.iter().all(|field| *field == (b"a".to_vec(), value.clone())) && lines.0.len() == 2);
+}
+
 #[test]
 fn statuses_use_the_static_table_where_it_has_them() {
     for (status, hex) in [(b"200", "88"), (b"404", "8d"), (b"503", "0803353033")] {
