@@ -66,7 +66,7 @@ pub(crate) fn publish(file: &File, unfinished: &Path, path: &Path) -> Result<()>
     file.sync_all().map_err(|source| StoreError::io("fsync", unfinished, source))?;
     fs::rename(unfinished, path).map_err(|source| StoreError::io("rename", unfinished, source))?;
     // The rename is durable only after a sync of the folder.
-    let folder = path.parent().unwrap_or(Path::new("."));
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(|source| StoreError::io("fsync", folder, source))
 }
 

@@ -28,6 +28,10 @@ use crate::terminal::print_message;
 
 /// Explains a run to be made, a stored run, or capture files.
 pub fn run(arguments: &args::Explain) -> Result<Exit> {
+    ensure!(
+        arguments.parquet.as_deref() != Some(Path::new("-")),
+        "--parquet -: a Parquet file cannot be written to standard output; give the name of a file"
+    );
     if arguments.read.is_none() && !arguments.is_stored() {
         return run::make(arguments);
     }
@@ -88,17 +92,16 @@ impl Explained {
         Explained { title, labels, responses, summary, notes: Vec::new(), document: None, examples, tried: None }
     }
 
-    /// Prints it as text or as one JSON document, and writes table and page.
+    /// Prints it as text or as one JSON document, then writes table and page.
     fn print(&self, arguments: &args::Explain) -> Result<()> {
         let (json, html) = (arguments.bench.result.json, arguments.html.as_deref());
-        if let Some(file) = &arguments.parquet {
-            ensure!(file != Path::new("-"), "--parquet -: a Parquet file cannot be written to standard output");
-            self.write_shares(file)?;
-        }
         if json {
             print(&(serde_json::to_string_pretty(&self.json())? + "\n"))?;
         } else if html != Some(Path::new("-")) {
             print(&self.text())?;
+        }
+        if let Some(file) = &arguments.parquet {
+            self.write_shares(file)?;
         }
         let Some(file) = html else { return Ok(()) };
         let page = self.page();

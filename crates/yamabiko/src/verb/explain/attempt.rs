@@ -2,6 +2,7 @@
 
 use explain::{Advice, Prediction, Remedy, Summary};
 use plan::Plan;
+use schema::Verdict;
 use units::figures::duration;
 
 /// A remedy that was tried.
@@ -17,6 +18,8 @@ pub struct Attempt {
     pub measured_ns: u64,
     /// The run with the change.
     pub run: String,
+    /// Its verdict.
+    pub verdict: Verdict,
     /// What limits that run.
     pub sentence: String,
 }
@@ -24,9 +27,11 @@ pub struct Attempt {
 impl Attempt {
     /// Predicted beside measured, in a line.
     pub fn text(&self) -> String {
-        let Attempt { change, prediction, before_ns, measured_ns, run, .. } = self;
+        let Attempt { change, prediction, before_ns, measured_ns, run, verdict, .. } = self;
+        let verdict = verdict.name();
         format!(
-            "Tried {change}: the median response took {} before, {} were predicted, {} were measured (run {run}).",
+            "Tried {change}: the median response took {} before, {} were predicted, {} were measured \
+             (run {run}, {verdict}).",
             duration(*before_ns),
             duration(prediction.response_time_ns),
             duration(*measured_ns)
@@ -70,7 +75,8 @@ pub fn changed(plan: &Plan, summary: &Summary) -> Result<(Plan, String, Advice),
                             `ip route change .. initcwnd` sets it on its host"
                     .to_owned());
             };
-            server.tcp.initcwnd = Some(u32::try_from(segments).unwrap_or(u32::MAX).min(INITCWND_MAX));
+            let segments = u32::try_from(segments).unwrap_or(u32::MAX).min(INITCWND_MAX);
+            server.tcp.initcwnd = Some(segments);
             format!("--server-tcp initcwnd={segments}")
         }
         Remedy::KeepAlive if plan.load.close => {
@@ -140,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_remedy_that_no_run_can_have_is_told_in_a_line() {
+    fn a_remedy_without_an_option_gives_one_line_with_the_reason() {
         let refused = |text, remedy| changed(&plan(text), &summary(remedy)).unwrap_err();
         assert!(refused("", None).contains("no remedy"));
         assert!(refused("", Some(Remedy::InitialWindow(32))).contains("service's own setting"));

@@ -95,13 +95,16 @@ fn try_remedy(
     if !options.no_save {
         second.store(folder);
     }
-    let measured_ns = attempt::median_ns(&second.summary, advice.distance_ns).unwrap_or_default();
+    let Some(measured_ns) = attempt::median_ns(&second.summary, advice.distance_ns) else {
+        return Ok(Try::NotTried(format!("a run with {change} was made, and has no response that could be compared")));
+    };
     Ok(Try::Tried(Attempt {
         change,
         prediction: advice.prediction,
         before_ns: advice.measured_ns,
         measured_ns,
         run: outcome.document.run.id.clone(),
+        verdict: outcome.document.validity.verdict,
         sentence: second.summary.sentence,
     }))
 }
