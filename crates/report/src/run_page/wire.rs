@@ -29,7 +29,16 @@ pub(super) fn figures(part: &WatchPart, run: &Run, sources: &Sources) -> Section
         "between" => "between client and server: handshake RTT is SYN to ACK",
         _ => "at the server: handshake RTT is SYN-ACK to ACK",
     };
-    let mut section = Section::new("Wire")
+    let section = Section::new("Wire");
+    if sources.document.load.as_ref().is_some_and(|load| load.quic.is_some()) {
+        let packets = format!("{} packets ({})", count(part.packets), bytes(part.bytes));
+        let lost = count(part.capture_drops);
+        return section.text(format!(
+            "{packets} at {}, of which the capture lost {lost}. Connections and requests of QUIC were not read.",
+            part.source
+        ));
+    }
+    let mut section = section
         .text(format!("{} for {}, {point}.", part.source, span(run.duration_s)))
         .table(traffic(part, run))
         .table(gauges(part))
@@ -68,8 +77,11 @@ fn traffic(part: &WatchPart, run: &Run) -> Table {
     let mut row = |name: &str, number: u64, rate: String, note: String| {
         table = std::mem::take(&mut table).row([name.to_owned(), count(number), rate, note]);
     };
-    row("requests", part.requests, rate(part.request_rate_per_s), String::new());
-    row("responses", part.responses, rate(part.response_rate_per_s), String::new());
+    // Inside TLS none are read.
+    if part.requests > 0 {
+        row("requests", part.requests, rate(part.request_rate_per_s), String::new());
+        row("responses", part.responses, rate(part.response_rate_per_s), String::new());
+    }
     row("connections", part.connections.count, rate(part.connection_rate_per_s), "opened".into());
     row("packets", part.packets, bits, bytes(part.bytes));
     row("retransmitted", part.retransmitted, share(part.retransmit_share), "of the data packets".into());
@@ -82,10 +94,11 @@ fn traffic(part: &WatchPart, run: &Run) -> Table {
 fn gauges(part: &WatchPart) -> Table {
     let row = |name: &str, l: &Level| [name.to_owned(), level(l.mean), count(l.p50), count(l.max)];
     let connections = Level { mean: part.connections.mean, p50: part.connections.p50, max: part.connections.max };
-    Table::new(&["", "mean", "median", "max"])
-        .row(row("concurrent connections", &connections))
-        .row(row("HTTP sessions", &part.sessions))
-        .row(row("requests in flight", &part.in_flight))
+    let table = Table::new(&["", "mean", "median", "max"]).row(row("concurrent connections", &connections));
+    if part.requests == 0 {
+        return table;
+    }
+    table.row(row("HTTP sessions", &part.sessions)).row(row("requests in flight", &part.in_flight))
 }
 
 fn bars(title: &str, counts: &std::collections::BTreeMap<String, u64>, unit: &str) -> Bars {

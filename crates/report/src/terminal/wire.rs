@@ -7,31 +7,43 @@ use super::load::distributions;
 use super::page::{Ink, Page};
 use crate::figures::{bytes, count, level, rate, share};
 
-pub(super) fn print(page: &mut Page, part: &WatchPart) {
+/// Prints the packets; `is_quic`: the load's connections are of QUIC, and the figures of TCP are not theirs.
+pub(super) fn print(page: &mut Page, part: &WatchPart, is_quic: bool) {
     page.blank();
-    page.entry(
-        "wire",
-        &format!(
-            "{} packets ({}) at the server's end, {} data packets retransmitted",
-            count(part.packets),
-            bytes(part.bytes),
-            match part.retransmitted {
-                0 => format!("none of {}", count(part.data_packets)),
-                packets =>
-                    format!("{} of {} ({})", count(packets), count(part.data_packets), share(part.retransmit_share)),
-            }
-        ),
-    );
-    page.entry(
-        "arrivals",
-        &format!("{} requests, {} connections", rate(part.request_rate_per_s), rate(part.connection_rate_per_s)),
-    );
+    let packets = format!("{} packets ({}) at the server's end", count(part.packets), bytes(part.bytes));
+    if is_quic {
+        page.entry("wire", &format!("{packets}; connections and requests of QUIC were not read"));
+    } else {
+        let retransmitted = match part.retransmitted {
+            0 => format!("none of {}", count(part.data_packets)),
+            packets => format!("{} of {} ({})", count(packets), count(part.data_packets), share(part.retransmit_share)),
+        };
+        page.entry("wire", &format!("{packets}, {retransmitted} data packets retransmitted"));
+        print_tcp(page, part);
+    }
+    if part.capture_drops > 0 || part.missing_bytes > 0 {
+        let text = format!(
+            "the capture lost {} packets; {} acknowledged but never captured",
+            count(part.capture_drops),
+            bytes(part.missing_bytes)
+        );
+        page.entry_in("", &text, Ink::Doubtful);
+    }
+}
+
+/// TCP connections, and requests if any were read: inside TLS none are.
+fn print_tcp(page: &mut Page, part: &WatchPart) {
+    let requests = match part.requests {
+        0 => "no requests read".to_owned(),
+        _ => format!("{} requests", rate(part.request_rate_per_s)),
+    };
+    page.entry("arrivals", &format!("{requests}, {} connections", rate(part.connection_rate_per_s)));
     let connections = &part.connections;
-    let rows: [(&str, Level); 3] = [
-        ("concurrent connections", Level { mean: connections.mean, p50: connections.p50, max: connections.max }),
-        ("sessions", part.sessions),
-        ("requests in flight", part.in_flight),
-    ];
+    let mut rows: Vec<(&str, Level)> =
+        vec![("concurrent connections", Level { mean: connections.mean, p50: connections.p50, max: connections.max })];
+    if part.requests > 0 {
+        rows.extend([("sessions", part.sessions), ("requests in flight", part.in_flight)]);
+    }
     let rows: Vec<Vec<String>> =
         rows.iter().map(|(name, of)| vec![(*name).to_owned(), level(of.mean), count(of.p50), count(of.max)]).collect();
     page.table(&["", "mean", "median", "max"], &rows);
@@ -50,13 +62,5 @@ pub(super) fn print(page: &mut Page, part: &WatchPart) {
     }
     if part.incomplete > 0 {
         page.entry("", &format!("{} requests without a complete response", count(part.incomplete)));
-    }
-    if part.capture_drops > 0 || part.missing_bytes > 0 {
-        let text = format!(
-            "the capture lost {} packets; {} acknowledged but never captured",
-            count(part.capture_drops),
-            bytes(part.missing_bytes)
-        );
-        page.entry_in("", &text, Ink::Doubtful);
     }
 }

@@ -154,8 +154,14 @@ impl MetricBuilder<'_> {
         let time = |value: fn(&WatchSecond) -> u64| points(rows, end, move |row| seconds_if_any(value(row)));
         let (packets, connections) = (Unit::Of("{packet}"), Unit::Of("{connection}"));
         let requests = Unit::Of("{request}");
-        self.join("yamabiko_connections", &[("vantage_point", "wire")], level(|row| row.connections_mean));
-        self.join("yamabiko_requests_in_flight", &[("vantage_point", "wire")], level(|row| row.in_flight_mean));
+        // Of QUIC neither is read, inside TLS no requests.
+        let has = |is_some: fn(&WatchSecond) -> bool| rows.iter().any(is_some);
+        if has(|row| row.data_packets > 0) {
+            self.join("yamabiko_connections", &[("vantage_point", "wire")], level(|row| row.connections_mean));
+        }
+        if has(|row| row.requests > 0) {
+            self.join("yamabiko_requests_in_flight", &[("vantage_point", "wire")], level(|row| row.in_flight_mean));
+        }
         self.counter(
             "yamabiko_wire_packets_total",
             "Captured packets of any protocol.",

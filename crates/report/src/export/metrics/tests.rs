@@ -79,6 +79,7 @@ fn whole() -> Figures {
         .map(|second| WatchSecond {
             second,
             packets: 100,
+            data_packets: 60,
             connections_mean: 4.0,
             handshake_rtt_p50_ns: 5,
             ..WatchSecond::default()
@@ -214,6 +215,21 @@ fn run_without_a_load_has_no_load_metrics() {
     assert!(metrics.iter().all(|metric| !of_load.contains(&metric.name)));
     // Only the gauge of the packet capture exists.
     assert_eq!(metrics.iter().find(|metric| metric.name == "yamabiko_connections").unwrap().series.len(), 1);
+}
+
+/// A capture of QUIC, or of TLS, has no zeros where nothing was read.
+#[test]
+fn what_the_capture_could_not_read_is_absent() {
+    let mut figures = whole();
+    let of_wire = |figures: &Figures, name: &str| {
+        let metrics = metrics(figures);
+        let metric = metrics.into_iter().find(|metric| metric.name == name);
+        metric.is_some_and(|m| m.series.iter().any(|s| s.labels.iter().any(|(_, value)| value == "wire")))
+    };
+    assert!(of_wire(&figures, "yamabiko_connections"));
+    assert!(!of_wire(&figures, "yamabiko_requests_in_flight"));
+    figures.watch_series.iter_mut().for_each(|row| row.data_packets = 0);
+    assert!(!of_wire(&figures, "yamabiko_connections"));
 }
 
 #[test]
