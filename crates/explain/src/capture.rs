@@ -12,6 +12,7 @@ use wire::link::{LinkType, Payload};
 use wire::tcp::{Options, flags};
 
 use crate::evidence::{Evidence, LoadTimes, Packet, Protocol};
+use crate::view::handshake_at_server;
 
 /// The TCP packets of one capture, by connection.
 #[derive(Clone, Debug, Default)]
@@ -283,7 +284,9 @@ pub fn evidence(request: &WireRequest, client: Option<&Connections>, server: Opt
         let round_trip = syn_ack.at.as_nanos().saturating_sub(syn.at.as_nanos());
         request.index == 0 && at_client && idle <= PRECONNECT_NS + round_trip / 4
     });
-    let half = if at_client { 0 } else { half_round_trip(seen) };
+    let half = if at_client { 0 } else { handshake_at_server(seen).unwrap_or(0) / 2 };
+    // What was lost arrives later than the last byte seems to.
+    let done = if at_client { last } else { sent_again(seen, last).unwrap_or(last) };
     let earlier = |at: Timestamp| Timestamp::from_nanos(at.as_nanos().saturating_sub(half));
     let later = |at: Timestamp| Timestamp::from_nanos(at.as_nanos().saturating_add(half));
     let started = handshake.map_or(earlier(first), |(syn, _)| syn.at);
@@ -293,18 +296,29 @@ pub fn evidence(request: &WireRequest, client: Option<&Connections>, server: Opt
         connected_at: handshake.map(|(_, syn_ack)| syn_ack.at),
         sent_at: request.request_last_at.map(earlier),
         first_byte_at: request.response_first_at.map(later),
-        done_at: later(last),
+        done_at: later(done),
         ..LoadTimes::default()
     };
     let protocol = request.minor_version.map(|_| Protocol::Http1);
     Some(Evidence { load, client_packets, server_packets, protocol, ..Evidence::default() })
 }
 
-/// Half of the time from SYN-ACK to its ACK at the server's end, 0 if they were not seen.
-fn half_round_trip(packets: &[Packet]) -> u64 {
-    let syn_ack = packets.iter().find(|packet| packet.has(flags::SYN | flags::ACK));
-    let ack = packets.iter().find(|packet| packet.direction == Direction::Up && !packet.has(flags::SYN));
-    syn_ack.zip(ack).map_or(0, |(syn_ack, ack)| ack.at.as_nanos().saturating_sub(syn_ack.at.as_nanos()) / 2)
+/// The last retransmission of a response whose last byte was first sent at `last`, at the server's end. A probe that
+/// was not needed counts as well: what it asked for was late.
+fn sent_again(packets: &[Packet], last: Timestamp) -> Option<Timestamp> {
+    let down = || packets.iter().filter(|packet| packet.direction == Direction::Down && packet.length > 0);
+    let end = |packet: &Packet| packet.sequence.wrapping_add(packet.length);
+    let response_end = down().filter(|packet| packet.at <= last).map(end).next_back()?;
+    let acked_at = packets.iter().find(|packet| {
+        packet.direction == Direction::Up
+            && packet.at > last
+            && packet.acknowledgement.wrapping_sub(response_end).cast_signed() >= 0
+    });
+    let is_needed = |packet: &Packet| acked_at.is_none_or(|acked| packet.at < acked.at);
+    let again = down().filter(|packet| {
+        packet.at > last && is_needed(packet) && end(packet).wrapping_sub(response_end).cast_signed() <= 0
+    });
+    again.map(|packet| packet.at).max()
 }
 
 fn key(one: SocketAddr, other: SocketAddr) -> [SocketAddr; 2] {

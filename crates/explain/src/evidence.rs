@@ -151,6 +151,8 @@ pub struct Http2Windows {
     pub stream_window: u64,
     /// Window of the connection before the first of `frames`, bytes.
     pub connection_window: u64,
+    /// Window of the connection when nothing is in flight, bytes; `None`: that before the first of `frames`.
+    pub connection_size: Option<u64>,
     /// Window updates that the client sent, in order of time.
     pub updates: Vec<WindowUpdate>,
     /// DATA received, whole frames or pieces of them as they arrived, in order of time.

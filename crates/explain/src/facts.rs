@@ -27,7 +27,10 @@ pub struct Facts {
 
 impl Facts {
     pub(crate) fn of(evidence: &Evidence, view: Option<&View>, request_arrived: Option<u64>) -> Facts {
-        let http2_window = evidence.http2.as_ref().map(|windows| windows.stream_window.min(windows.connection_window));
+        let http2_window = evidence
+            .http2
+            .as_ref()
+            .map(|windows| windows.stream_window.min(windows.connection_size.unwrap_or(windows.connection_window)));
         let Some(view) = view else {
             return Facts { rtt_ns: evidence.configured_rtt_ns, http2_window, ..Facts::default() };
         };

@@ -80,7 +80,7 @@ pub use evidence::{
 pub use explanation::{Dominant, Explanation, Share, explain};
 pub use facts::Facts;
 pub use fates::{ClientLinks, LinkFacts};
-pub use run::{RunInputs, RunJoin, TcpSamples};
+pub use run::{Frames, RunInputs, RunJoin, TcpSamples};
 pub use schema::share::{Cause, Confidence, Limit, Rule};
 pub use sequence::{TimeSequence, time_sequence};
 pub use summary::{Advice, Explained, Group, Summary};

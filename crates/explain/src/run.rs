@@ -4,19 +4,25 @@
 //! A record names its connection, not the socket. The connection is found by its client's address and its opening: the
 //! request that opened it called connect before the SYN left and had it established after the SYN-ACK arrived. A
 //! request on a persistent connection has the packets between its start and its end. Where several requests of a
-//! connection overlap (streams of HTTP/2), packets are not attributed: such a response has the load's times alone.
+//! connection overlap (streams of HTTP/2), the kept frames tell whose bytes are whose; without them such a response has
+//! the load's times alone.
+
+mod frames;
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
 use schema::{Direction, RequestRecord};
 use units::Timestamp;
+use wire::tcp::flags;
 
 use crate::capture::{Connections, Opening};
 use crate::evidence::{
     CpuInterval, DataFrame, Evidence, Http2Windows, LoadTimes, Packet, Protocol, Span, TcpSample, WindowUpdate,
 };
 use crate::fates::{self, ClientLinks};
+
+pub use self::frames::Frames;
 
 /// What a run has besides the load's records.
 #[derive(Clone, Copy)]
@@ -38,8 +44,10 @@ pub struct RunInputs<'a> {
     pub rtts_ns: &'a [u64],
     /// Protocol of the load.
     pub protocol: Protocol,
-    /// Window of the load for HTTP/2 streams and connections, bytes.
-    pub http2_window: u64,
+    /// Windows of the load's HTTP/2 streams and connections, bytes.
+    pub http2_windows: [u64; 2],
+    /// Frames of HTTP/2, if they were kept.
+    pub http2_frames: Option<&'a Frames>,
     /// TCP_INFO of the server's sockets, if it was sampled.
     pub server_tcp: Option<&'a TcpSamples>,
     /// Times in which the server's processes could not run, in order of their starts and ends; `None`: not known.
@@ -175,7 +183,9 @@ impl RunJoin {
         };
         let Some(started) = request.started_at else { return evidence };
         let sockets = request.connection.and_then(|connection| self.sockets.get(&connection));
-        let Some(sockets) = sockets.filter(|_| request.attempts == 1 && !self.is_shared(request)) else {
+        let frames = request.connection.and_then(|connection| inputs.http2_frames?.of(connection));
+        let is_told_apart = frames.is_some() || !self.is_shared(request);
+        let Some(sockets) = sockets.filter(|_| request.attempts == 1 && is_told_apart) else {
             return evidence;
         };
         let packets = |capture: Option<&Connections>, server: Option<SocketAddr>| {
@@ -197,9 +207,19 @@ impl RunJoin {
         });
         if let Some(packets) = &evidence.client_packets {
             let is_first = request.connected_at.is_some();
-            evidence.response = response_span(packets, request, is_first).map(|span| vec![span]);
-            if inputs.protocol == Protocol::Http2 {
-                evidence.http2 = Some(windows(packets, request, inputs.http2_window));
+            let by_frames = frames.and_then(|frames| {
+                let first = opening_sequence(packets)?;
+                Some((frames.spans(request, first)?, frames.windows(request, inputs.http2_windows)))
+            });
+            if let Some((spans, windows)) = by_frames {
+                (evidence.response, evidence.http2) = (Some(spans), Some(windows));
+            } else if self.is_shared(request) {
+                (evidence.client_packets, evidence.server_packets, evidence.path) = (None, None, None);
+            } else {
+                evidence.response = response_span(packets, request, is_first).map(|span| vec![span]);
+                if inputs.protocol == Protocol::Http2 {
+                    evidence.http2 = Some(windows(packets, request, inputs.http2_windows));
+                }
             }
         }
         evidence
@@ -243,6 +263,12 @@ impl RunJoin {
         let from = begun.saturating_sub(OVERLAP_SEARCHED);
         times[from..begun].iter().filter(|(_, other)| *other > started).count() > 1
     }
+}
+
+/// Sequence number of the first byte that the server sent, if its SYN was captured.
+fn opening_sequence(packets: &[Packet]) -> Option<u32> {
+    let syn = packets.iter().find(|packet| packet.direction == Direction::Down && packet.has(flags::SYN))?;
+    Some(syn.sequence.wrapping_add(1))
 }
 
 /// The waits of the server that overlap the request.
@@ -297,11 +323,11 @@ fn response_span(packets: &[Packet], request: &RequestRecord, is_first: bool) ->
 
 /// The load's HTTP/2 windows. Its updates are upward packets with payload during the response; each grants what had
 /// been received since the one before.
-fn windows(packets: &[Packet], request: &RequestRecord, window: u64) -> Http2Windows {
+fn windows(packets: &[Packet], request: &RequestRecord, [stream, connection]: [u64; 2]) -> Http2Windows {
     let mut windows = Http2Windows {
         stream: request.stream.unwrap_or(1),
-        stream_window: window,
-        connection_window: window,
+        stream_window: stream,
+        connection_window: connection,
         ..Http2Windows::default()
     };
     let Some(first_byte) = request.first_byte_at else { return windows };

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use schema::Direction;
 
 use crate::evidence::{Evidence, Packet, PathRecord};
-pub(crate) use round_trip::OneWay;
+pub(crate) use round_trip::{OneWay, handshake_at_server};
 pub(crate) use sequence::{ByteIndex, Unwrapper};
 pub(crate) use upward::{RequestPacket, Upward};
 

@@ -107,6 +107,8 @@ pub fn transfer(explanation: &Explanation) -> Option<Transfer> {
     // A send buffer shows as the most that was in flight, where it was the limit.
     let is_limited = explanation.time_of(Cause::SendBuffer) > explanation.response_time_ns() / 10;
     let send_buffer = facts.peak_in_flight.filter(|_| is_limited);
+    // A receive window that held nothing back grows with what arrives: most kernels enlarge it.
+    let receive_window = facts.receive_window.filter(|_| explanation.time_of(Cause::ReceiveWindow) > 0);
     // A response that left at once does not show how large the window was.
     let initial_window = facts.initial_window.map_or(bytes.div_ceil(segment), u64::from).max(1);
     Some(Transfer {
@@ -115,7 +117,7 @@ pub fn transfer(explanation: &Explanation) -> Option<Transfer> {
         rtt_ns: facts.rtt_ns?,
         bit_per_s: facts.bottleneck_bit_per_s,
         initial_window,
-        receive_window: facts.receive_window,
+        receive_window,
         send_buffer,
         stream_window: facts.http2_window,
     })

@@ -109,6 +109,7 @@ fn windows() -> impl Strategy<Value = Http2Windows> {
             stream,
             stream_window,
             connection_window,
+            connection_size: (stream == 0).then_some(connection_window),
             updates,
             frames,
         },

@@ -11,6 +11,7 @@
 //! | [`ntt_directory`] | NTT DIRECTORY: components of an Internet directory, measured alone and added up | Ayano et al., about 1997 |
 //! | [`dserver`] | Dserver: a minimal server against Apache | a student report, 2001 |
 //! | [`school_gateway`] | school gateway: cache, NAT, forwarding and storage on one machine | Makino et al., 2001 |
+//! | [`http3`] | HTTP/3 against HTTP/2, over loss and delay and on fast lines | Liu et al., 2024; Zhang et al., 2024 |
 //! | [`emulators`] | rattan: a path emulator, compared with yamabiko and mahimahi | Wang et al., 2025 |
 //!
 //! Each module makes its runs one after the other and stores them; a document over all of them has published and
@@ -21,6 +22,7 @@ mod builder;
 pub mod dserver;
 pub mod emulators;
 mod figures;
+pub mod http3;
 pub mod koshien;
 pub mod ntt_directory;
 pub mod school_gateway;
@@ -66,6 +68,7 @@ pub fn summary(reproduction: &Reproduction) -> Summary {
     match reproduction.name.as_str() {
         ntt_directory::NAME => ntt_directory::summary(reproduction),
         dserver::NAME => dserver::summary(reproduction),
+        http3::NAME => http3::summary(reproduction),
         emulators::NAME => emulators::summary(reproduction),
         school_gateway::NAME => school_gateway::summary(reproduction),
         transparent_monitoring::NAME => transparent_monitoring::summary(reproduction),

@@ -11,6 +11,7 @@ mod check;
 pub mod cli;
 mod components;
 mod host;
+mod http2;
 mod http3;
 mod load;
 mod named;
@@ -36,6 +37,7 @@ pub use self::cache_workload::CacheWorkloadPlan;
 pub use self::capacity::{CapacityPlan, Find, LoadLimit, TrialLoad};
 pub use self::components::{BodyFrom, ComponentsPlan, LogLines, ObjectPlan, Waits};
 pub use self::host::{Engine, HostPlan, Idle, Placement, Wait};
+pub use self::http2::Http2Plan;
 pub use self::http3::{CongestionControl, Http3Plan};
 pub use self::load::{Body, HttpVersion, LoadPlan, Offered, Retry};
 

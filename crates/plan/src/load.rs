@@ -14,8 +14,8 @@ use units::{parse_count, parse_count_u32, parse_duration};
 use super::cli::{ARRIVALS, WORKLOAD, content, har, method};
 use super::named::named;
 use super::{
-    ArrivalKind, CacheWorkloadPlan, ChoicePlan, ContentPlan, ExpectPlan, HarPlan, Http3Plan, PhasePlan, Proxy,
-    ReplayPlan, RequestPlan, SessionPlan, TlsPlan, sweep,
+    ArrivalKind, CacheWorkloadPlan, ChoicePlan, ContentPlan, ExpectPlan, HarPlan, Http2Plan, Http3Plan, PhasePlan,
+    Proxy, ReplayPlan, RequestPlan, SessionPlan, TlsPlan, sweep,
 };
 
 /// The load: what is requested, how often, and by whom.
@@ -185,6 +185,10 @@ pub struct LoadPlan {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "cli", command(flatten))]
     pub tls: Option<TlsPlan>,
+    /// Windows of HTTP/2; written out with `http = "2"`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "cli", command(flatten))]
+    pub http2: Option<Http2Plan>,
     /// QUIC settings of HTTP/3; written out with `http = "3"`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "cli", command(flatten))]
@@ -263,6 +267,7 @@ impl Default for LoadPlan {
             replay: None,
             har: None,
             tls: None,
+            http2: None,
             http3: None,
             body: None,
             body_text: None,

@@ -36,6 +36,8 @@ impl LoadPlan {
         let is_http3 = self.http == HttpVersion::Http3;
         if is_http3 {
             self.http3.get_or_insert_default();
+        } else {
+            self.http2.get_or_insert_default();
         }
         if let Some(tls) = &mut self.tls
             && tls.alpn == Alpn::default()
@@ -53,6 +55,7 @@ impl Plan {
     pub(super) fn check_transport(&self) -> Result<(), String> {
         let load = &self.load;
         self.check_http3()?;
+        self.check_http2()?;
         self.check_streams()?;
         if let Some(socket) = &load.unix {
             let socket = socket.display();

@@ -39,6 +39,7 @@ pub mod plot;
 mod predict;
 mod predict_components;
 mod predict_page;
+pub mod protocols;
 pub mod reproduction;
 pub mod result_sentence;
 pub mod run_page;

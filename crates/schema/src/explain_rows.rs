@@ -70,6 +70,54 @@ record! {
     }
 }
 
+/// A frame of HTTP/2 that matters to flow control or to a response's place on its connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum FrameKind {
+    /// DATA of a response.
+    #[default]
+    Data,
+    /// The head of a response, or its trailers: HEADERS or CONTINUATION.
+    Headers,
+    /// WINDOW_UPDATE of the load.
+    WindowUpdate,
+}
+
+impl FrameKind {
+    /// All.
+    pub const ALL: [FrameKind; 3] = [FrameKind::Data, FrameKind::Headers, FrameKind::WindowUpdate];
+
+    /// As written into files.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            FrameKind::Data => "data",
+            FrameKind::Headers => "headers",
+            FrameKind::WindowUpdate => "window_update",
+        }
+    }
+}
+
+record! {
+    // Pieces of frames of one stream that were read together are one row.
+    /// Frames of HTTP/2 on a connection of the load.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    pub struct Http2FrameRow in "http2_frames" {
+        /// When the load read them, or wrote the update, since the run's zero.
+        pub at: Timestamp,
+        /// Number of the connection.
+        pub connection: u64 [unit ""],
+        /// Number of the stream, 0 for the connection.
+        pub stream: u32 [unit ""],
+        /// What: `data`, `headers` or `window_update`.
+        pub kind: FrameKind [few],
+        /// Bytes that count against the windows, or that the update grants.
+        pub window_bytes: u32 [unit "bytes"],
+        /// First byte of the frames on the connection's stream of TCP from the server, TLS included. Null for updates.
+        pub from_byte: Option<u64> [unit "bytes"],
+        /// Byte after the last one. Null for updates.
+        pub to_byte: Option<u64> [unit "bytes"],
+    }
+}
+
 record! {
     /// A share of an explained response's time.
     #[derive(Clone, Copy, Debug, PartialEq)]

@@ -43,6 +43,7 @@ pub mod forwarding_part;
 pub mod predict_part;
 pub mod predict_sum;
 pub mod progress;
+pub mod protocols_part;
 pub mod quic_connection;
 pub mod reproduction;
 pub mod request;
@@ -73,7 +74,7 @@ pub use disk_part::{DiskDocument, DiskTest};
 pub use distribution::{Bucket, DistributionRecord, FineBucket, Measure};
 pub use doctor::DoctorDocument;
 pub use document::{Check, CheckState, Document, Level, Quantiles, Validity, Verdict};
-pub use explain_rows::{ServerWaitRow, ShareRow, TcpSampleRow, WaitCause};
+pub use explain_rows::{FrameKind, Http2FrameRow, ServerWaitRow, ShareRow, TcpSampleRow, WaitCause};
 pub use finding::Finding;
 pub use fleet_row::FleetRow;
 pub use forwarding_part::{
@@ -87,6 +88,7 @@ pub use predict_sum::{
     ClassSum, ComponentCost, ComponentPoint, ComponentRound, ComponentRounds, ComponentSum, ComponentTerm, PartLaw,
 };
 pub use progress::{LoadProgress, PathProgress, RunPhase, RunProgress, TapProgress, WatchProgress};
+pub use protocols_part::{PROTOCOLS_SCHEMA, ProtocolRun, ProtocolsDocument};
 pub use quic_connection::{QuicConnectionRecord, QuicSent};
 pub use reproduction::{Reproduction, ReproductionDocument, ReproductionRow};
 pub use request::{Method, RequestRecord};

@@ -7,16 +7,17 @@ use std::time::SystemTime;
 
 use schema::{
     CacheExchange, CapacityDocument, CompareDocument, ConnectionRecord, DiskDocument, DistributionRecord, Document,
-    GatewayDocument, PredictDocument, QuicConnectionRecord, ReproductionDocument, RequestRecord, SecondRecord,
-    ServerSecond, ServerWaitRow, ShareRow, TapExchange, TcpSampleRow, WatchPart, WatchSecond, WireRequest,
+    GatewayDocument, Http2FrameRow, PredictDocument, QuicConnectionRecord, ReproductionDocument, RequestRecord,
+    SecondRecord, ServerSecond, ServerWaitRow, ShareRow, TapExchange, TcpSampleRow, WatchPart, WatchSecond,
+    WireRequest,
 };
 use stats::Histogram;
 
 use crate::reader::count_parts;
 use crate::{
-    CacheExchangesWriter, ConnectionsWriter, DistributionsWriter, ProgressFile, QuicConnectionsWriter, RequestsWriter,
-    Result, SeriesWriter, ServerSeriesWriter, ServerWaitsWriter, StoreError, TableWriter, TapsWriter, TcpSamplesWriter,
-    WatchSeriesWriter, WireRequestsWriter, files, hlog,
+    CacheExchangesWriter, ConnectionsWriter, DistributionsWriter, Http2FramesWriter, ProgressFile,
+    QuicConnectionsWriter, RequestsWriter, Result, SeriesWriter, ServerSeriesWriter, ServerWaitsWriter, StoreError,
+    TableWriter, TapsWriter, TcpSamplesWriter, WatchSeriesWriter, WireRequestsWriter, files, hlog,
 };
 use schema::Record;
 
@@ -166,6 +167,11 @@ impl RunFolder {
     /// Begins server_waits.parquet.
     pub fn server_waits(&self) -> ServerWaitsWriter {
         TableWriter::<ServerWaitRow>::new(&self.path)
+    }
+
+    /// Begins http2_frames.parquet.
+    pub fn http2_frames(&self) -> Http2FramesWriter {
+        TableWriter::<Http2FrameRow>::new(&self.path)
     }
 
     /// Writes a file atomically: `write` writes its content under another name, then the file is made durable and

@@ -5,7 +5,7 @@
 //!   SecondRecord  ──> TableWriter ──> series/000001.parquet ..    ──finish──>  series.parquet
 //!   ConnectionRecord, WireRequest, WatchSecond ──> the same, of captured packets
 //!   TapExchange   ──> the same, of socket calls
-//!   TcpSampleRow, ServerWaitRow ──> tcp_samples.parquet, server_waits.parquet, at the end
+//!   TcpSampleRow, ServerWaitRow, Http2FrameRow ──> tcp_samples.parquet and others, at the end
 //!   ShareRow      ──> shares.parquet, by `explain`
 //!   CacheExchange ──> the same, of a cache's responses and their verification
 //!   Histogram     ──────────────────────────────────────────────────────────>  response_time.hlog ..
@@ -69,9 +69,9 @@ pub use origin::imported_with;
 pub use part_file::{PartFile, PartWriter};
 pub use progress::{ProgressFile, read_progress};
 pub use reader::{
-    Rows, read_cache_exchanges, read_connections, read_distributions, read_quic_connections, read_requests,
-    read_series, read_server_series, read_server_waits, read_shares, read_taps, read_tcp_samples, read_watch_series,
-    read_wire_requests,
+    Rows, read_cache_exchanges, read_connections, read_distributions, read_http2_frames, read_quic_connections,
+    read_requests, read_series, read_server_series, read_server_waits, read_shares, read_taps, read_tcp_samples,
+    read_watch_series, read_wire_requests,
 };
 pub use removal::{removable, remove};
 pub use run_store::RunStore;
@@ -79,7 +79,7 @@ pub use table::{columns, columns_page};
 pub use tags::{change_tags, read_tags};
 pub use tail::{Fresh, Tail};
 pub use writer::{
-    CacheExchangesWriter, ConnectionsWriter, DistributionsWriter, QuicConnectionsWriter, RequestsWriter, SeriesWriter,
-    ServerSeriesWriter, ServerWaitsWriter, SharesWriter, TableWriter, TapsWriter, TcpSamplesWriter, WatchSeriesWriter,
-    WireRequestsWriter,
+    CacheExchangesWriter, ConnectionsWriter, DistributionsWriter, Http2FramesWriter, QuicConnectionsWriter,
+    RequestsWriter, SeriesWriter, ServerSeriesWriter, ServerWaitsWriter, SharesWriter, TableWriter, TapsWriter,
+    TcpSamplesWriter, WatchSeriesWriter, WireRequestsWriter,
 };

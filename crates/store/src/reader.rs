@@ -6,8 +6,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use schema::{
-    CacheExchange, ConnectionRecord, DistributionRecord, QuicConnectionRecord, RequestRecord, SecondRecord,
-    ServerSecond, ServerWaitRow, ShareRow, TapExchange, TcpSampleRow, WatchSecond, WireRequest,
+    CacheExchange, ConnectionRecord, DistributionRecord, Http2FrameRow, QuicConnectionRecord, RequestRecord,
+    SecondRecord, ServerSecond, ServerWaitRow, ShareRow, TapExchange, TcpSampleRow, WatchSecond, WireRequest,
 };
 
 use crate::decode::Input;
@@ -99,6 +99,14 @@ pub fn read_tcp_samples(dir: &Path) -> Result<Rows<TcpSampleRow>> {
 /// # Errors
 /// See [`read_requests`].
 pub fn read_server_waits(dir: &Path) -> Result<Rows<ServerWaitRow>> {
+    Rows::open(dir)
+}
+
+/// The frames of HTTP/2 on a run's connections.
+///
+/// # Errors
+/// See [`read_requests`].
+pub fn read_http2_frames(dir: &Path) -> Result<Rows<Http2FrameRow>> {
     Rows::open(dir)
 }
 

@@ -5,8 +5,8 @@ mod page;
 
 use schema::table::{Record, Table};
 use schema::{
-    CacheExchange, ConnectionRecord, DistributionRecord, FleetRow, QuicConnectionRecord, RequestRecord, SecondRecord,
-    ServerSecond, ServerWaitRow, ShareRow, TapExchange, TcpSampleRow, WatchSecond, WireRequest,
+    CacheExchange, ConnectionRecord, DistributionRecord, FleetRow, Http2FrameRow, QuicConnectionRecord, RequestRecord,
+    SecondRecord, ServerSecond, ServerWaitRow, ShareRow, TapExchange, TcpSampleRow, WatchSecond, WireRequest,
 };
 
 pub use page::columns_page;
@@ -25,6 +25,7 @@ pub fn columns() -> Vec<Table> {
         TapExchange::table(),
         TcpSampleRow::table(),
         ServerWaitRow::table(),
+        Http2FrameRow::table(),
         ShareRow::table(),
         CacheExchange::table(),
         FleetRow::table(),

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use schema::{
-    CacheExchange, ConnectionRecord, DistributionRecord, QuicConnectionRecord, RequestRecord, SecondRecord,
-    ServerSecond, ServerWaitRow, ShareRow, TapExchange, TcpSampleRow, WatchSecond, WireRequest,
+    CacheExchange, ConnectionRecord, DistributionRecord, Http2FrameRow, QuicConnectionRecord, RequestRecord,
+    SecondRecord, ServerSecond, ServerWaitRow, ShareRow, TapExchange, TcpSampleRow, WatchSecond, WireRequest,
 };
 
 use crate::encode::Encoder;
@@ -36,6 +36,8 @@ pub type TapsWriter = TableWriter<TapExchange>;
 pub type TcpSamplesWriter = TableWriter<TcpSampleRow>;
 /// Writes server_waits.parquet.
 pub type ServerWaitsWriter = TableWriter<ServerWaitRow>;
+/// Writes http2_frames.parquet.
+pub type Http2FramesWriter = TableWriter<Http2FrameRow>;
 /// Writes shares.parquet.
 pub type SharesWriter = TableWriter<ShareRow>;
 /// Writes cache_exchanges.parquet.

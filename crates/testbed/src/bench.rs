@@ -107,7 +107,7 @@ pub fn bench_tapped(
     spec::set_wall_zero(&mut load_spec, schedule.clock.started());
 
     // Processes are forked first: from here on there are threads.
-    let loops = Loops::fork(&resolved, &resources, &network, &schedule, &load_spec)?;
+    let mut loops = Loops::fork(&resolved, &resources, &network, &schedule, &load_spec)?;
     let mut instruments = Instruments::start(&loops, &mut network, &mut folder, own)?;
     let before = MachineCounters::read(network.topology.as_ref());
     observer.started(&RunFacts {
@@ -136,6 +136,7 @@ pub fn bench_tapped(
     let (capture, recorder) = instruments.end();
     let (path, shards) = joined?;
     // The readers of the loops' processes have ended: end and reap the processes.
+    let http2_frames = loops.http2_frames.take();
     drop(loops);
     let origin = network.topology.as_ref().and_then(Topology::origin_figures);
     let recorded = recorder.join();
@@ -154,6 +155,7 @@ pub fn bench_tapped(
         store_error: recorded.store_error,
         mix,
         capture,
+        http2_frames,
         network,
         main_thread,
         folder,

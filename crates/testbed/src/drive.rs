@@ -44,9 +44,6 @@ use self::waiting::Alarm;
 use plan::{Engine, Wait};
 use validity::evidence::LoopHealth;
 
-/// Window of the load for HTTP/2 streams and connections, bytes.
-pub(crate) const HTTP2_WINDOW: u32 = h2::WINDOW;
-
 /// Tokens below this belong to the load's connections.
 const TOKEN_OWN: u64 = u64::MAX - 8;
 const TOKEN_TIMER: u64 = TOKEN_OWN;

@@ -16,8 +16,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use explain::{
-    ClientLinks, Connections, CpuInterval, CpuWait, Evidence, Explained, LinkFacts, Protocol, RunInputs, RunJoin,
-    TcpSample, TcpSamples,
+    ClientLinks, Connections, CpuInterval, CpuWait, Evidence, Explained, Frames, LinkFacts, Protocol, RunInputs,
+    RunJoin, TcpSample, TcpSamples,
 };
 use path::{AddressPlan, EffectSpec, LinkSpec, PathSpec, Propagation};
 use plan::{HttpVersion, Plan};
@@ -48,6 +48,10 @@ pub struct RunEvidence {
     samples: Option<TcpSamples>,
     /// Times in which the server did not run, if they were recorded.
     waits: Option<Vec<CpuInterval>>,
+    /// Frames of HTTP/2, if they were kept.
+    frames: Option<Frames>,
+    /// The load's HTTP/2 windows of streams and connections, bytes.
+    windows: [u64; 2],
     links: Vec<ClientLinks>,
     rtts_ns: Vec<u64>,
     /// The class of distance of each client.
@@ -119,6 +123,7 @@ impl RunEvidence {
         let rtts_ns = spec.as_ref().filter(|spec| spec.changes.is_empty());
         let rtts_ns: Option<Vec<u64>> = rtts_ns.map(|spec| spec.clients.iter().map(path::ClientPath::rtt_ns).collect());
         let rtts_ns = rtts_ns.unwrap_or_default();
+        let http2 = plan.load.http2_windows();
         // Without packets the two versions with streams are the same.
         let is_http2 = !plan.load.http.is_http1();
         let mut run = RunEvidence {
@@ -128,6 +133,8 @@ impl RunEvidence {
             join: RunJoin::new(),
             samples: facts.is_some().then(|| read_samples(dir)).transpose()?.filter(|samples| !samples.is_empty()),
             waits: if facts.is_some() { read_waits(dir)? } else { None },
+            frames: facts.is_some().then(|| read_frames(dir)).transpose()?.filter(|frames| !frames.is_empty()),
+            windows: [http2.stream_window.0, http2.connection_window.0],
             captures,
             facts: facts.unwrap_or_default(),
             links,
@@ -149,6 +156,9 @@ impl RunEvidence {
         let last = request.done_at.as_nanos().saturating_add(CAPTURE_DELAY_NS);
         if self.facts.until_ns.is_some_and(|until| last >= until) {
             (inputs.client, inputs.server) = (None, None);
+        }
+        if self.facts.http2_until_ns.is_some_and(|until| request.done_at.as_nanos() >= until) {
+            inputs.http2_frames = None;
         }
         self.join.evidence(request, &inputs)
     }
@@ -180,7 +190,8 @@ impl RunEvidence {
             links: &self.links,
             rtts_ns: &self.rtts_ns,
             protocol: self.protocol,
-            http2_window: u64::from(crate::drive::HTTP2_WINDOW),
+            http2_windows: self.windows,
+            http2_frames: self.frames.as_ref(),
             server_tcp: self.samples.as_ref(),
             server_cpu: self.waits.as_deref(),
         }
@@ -249,6 +260,13 @@ fn notes_of(facts: &KeptFacts) -> Vec<String> {
         let until = units::format_duration(Duration::from_nanos(until));
         notes.push(format!("packets were kept until {until} of the run; later responses have the load's times alone"));
     }
+    if let Some(until) = facts.http2_until_ns {
+        let until = units::format_duration(Duration::from_nanos(until));
+        notes.push(format!(
+            "frames of HTTP/2 were kept until {until} of the run; of later responses those of concurrent streams have \
+             the load's times alone"
+        ));
+    }
     if facts.lost > 0 {
         notes.push(format!("the capture lost {} packets; responses around them may seem to have losses, and what rests on packets is less sure",
             facts.lost));
@@ -301,6 +319,18 @@ fn links(spec: &PathSpec) -> Vec<ClientLinks> {
         ClientLinks { up: facts(&path.up, &up), down: facts(&path.down, &down) }
     };
     spec.clients.iter().enumerate().map(of).collect()
+}
+
+/// The frames of HTTP/2, those of each connection in the order in which they were added.
+fn read_frames(dir: &Path) -> Result<Frames, TestbedError> {
+    let mut frames = Frames::default();
+    if !dir.join("http2_frames.parquet").exists() {
+        return Ok(frames);
+    }
+    for row in store::read_http2_frames(dir).map_err(TestbedError::environment)? {
+        frames.add(row.map_err(TestbedError::environment)?);
+    }
+    Ok(frames)
 }
 
 /// The states of the server's sockets.

@@ -27,6 +27,7 @@ pub mod explained;
 pub mod get;
 mod handshakes;
 pub mod host;
+mod http2_frames;
 pub mod net;
 mod offer;
 pub mod packets;

@@ -43,6 +43,9 @@ pub struct KeptFacts {
     pub until_ns: Option<u64>,
     /// Packets that the capture lost, at both ends.
     pub lost: u64,
+    /// Nanoseconds of the run after which frames of HTTP/2 were not kept any more; `None`: to the end.
+    #[serde(default)]
+    pub http2_until_ns: Option<u64>,
     /// The wall clock at the run's zero, in nanoseconds since 1970: times in the files less this are the run's.
     pub zero_unix_ns: u64,
 }
@@ -137,18 +140,25 @@ impl KeptPackets {
         self.sample_mask = mask;
     }
 
-    /// Writes the files into a run's folder. `lost`: packets that the capture lost. `started`: the wall clock at the
-    /// run's zero.
+    /// Writes the files into a run's folder. `lost`: packets that the capture lost; `http2_until`: when frames of HTTP/2
+    /// began to be left out. `started`: the wall clock at the run's zero.
     ///
     /// # Errors
     /// A file cannot be written; the facts, without which the packets are not used, are written last.
-    pub fn write(&self, folder: &RunFolder, lost: u64, started: SystemTime) -> store::Result<()> {
+    pub fn write(
+        &self,
+        folder: &RunFolder,
+        lost: u64,
+        http2_until: Option<Timestamp>,
+        started: SystemTime,
+    ) -> store::Result<()> {
         let zero = started.duration_since(UNIX_EPOCH).unwrap_or_default();
         let zero_unix_ns = units::time::saturating_nanos(zero);
         let mut facts = KeptFacts {
             one_in: self.sample_mask.wrapping_add(1),
             until_ns: self.until.map(Timestamp::as_nanos),
             lost,
+            http2_until_ns: http2_until.map(Timestamp::as_nanos),
             zero_unix_ns,
             ..KeptFacts::default()
         };
@@ -319,10 +329,10 @@ mod tests {
         kept.packet(End::Server, Timestamp::from_nanos(9), &[0x45; 12], 60);
         let folder = tempfile::tempdir().unwrap();
         let folder = store::RunStore::at(folder.path()).create("bench", UNIX_EPOCH, 1).unwrap();
-        kept.write(&folder, 3, UNIX_EPOCH + Duration::from_nanos(100)).unwrap();
+        kept.write(&folder, 3, None, UNIX_EPOCH + Duration::from_nanos(100)).unwrap();
         let folder = folder.path();
         let facts: KeptFacts = serde_json::from_slice(&std::fs::read(folder.join(FACTS_FILE)).unwrap()).unwrap();
-        let expected = KeptFacts { packets: [1, 1], one_in: 1, until_ns: None, lost: 3, zero_unix_ns: 100 };
+        let expected = KeptFacts { packets: [1, 1], one_in: 1, lost: 3, zero_unix_ns: 100, ..KeptFacts::default() };
         assert_eq!(facts, expected);
         let client = std::fs::read(folder.join(FILES[0])).unwrap();
         assert_eq!(client.len(), 24 + 16 + 40, "the file's header, the packet's, and 40 bytes of headers");

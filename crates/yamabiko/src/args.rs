@@ -27,6 +27,7 @@ mod live;
 mod log;
 #[cfg(feature = "manager")]
 mod manager;
+mod matrix;
 #[cfg(feature = "experiments")]
 mod predict;
 mod profile;
@@ -79,6 +80,7 @@ pub use self::learn::{By, Learn};
 pub use self::live::Live;
 #[cfg(feature = "manager")]
 pub use self::manager::{Manager, ManagerWhat, Token, TokenAdd};
+pub use self::matrix::{Matrix, MatrixRun};
 #[cfg(feature = "experiments")]
 pub use self::predict::{Described, Predict, Prediction};
 pub use self::profile::{Check, Profile, Show};
@@ -86,7 +88,8 @@ pub use self::profile::{Check, Profile, Show};
 pub use self::proxy_cache::ProxyCache;
 #[cfg(feature = "experiments")]
 pub use self::reproduce::{
-    Directory, Dserver, Emulators, Gateway, GatewayPart, Koshien, Part, Reproduce, Reproduced, Setting, Transparent,
+    Directory, Dserver, Emulators, Gateway, GatewayPart, Http3, Koshien, Part, Reproduce, Reproduced, Setting,
+    Transparent,
 };
 pub use self::runs::{Delete, Du, Export, Import, Runs, RunsWhat, Search, Shown, StateName, VerdictName};
 pub use self::serve::Serve;

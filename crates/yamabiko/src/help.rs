@@ -14,8 +14,16 @@ use verbs::{GROUPS, VERBS, VerbHelp};
 /// # Errors
 /// Wrong usage, or a request for help or the version.
 pub fn parse() -> Result<Arguments, clap::Error> {
+    parse_words(crate::args::with_read(std::env::args_os()))
+}
+
+/// Parses these words, the program first.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_words(words: Vec<std::ffi::OsString>) -> Result<Arguments, clap::Error> {
     let mut command = command();
-    let matches = command.try_get_matches_from_mut(crate::args::with_read(std::env::args_os()))?;
+    let matches = command.try_get_matches_from_mut(words)?;
     Arguments::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
 }
 

@@ -26,6 +26,16 @@ fn main() -> ExitCode {
     if let Some(words) = args::ab::words(std::env::args_os()) {
         return exit::code(verb::ab::run(&words));
     }
+    match args::Matrix::of(std::env::args_os()) {
+        Ok(None) => {}
+        Ok(Some(matrix)) => {
+            return match verb::protocols::parse(matrix) {
+                Ok(runs) => exit::code(verb::protocols::run(&runs)),
+                Err((error, words)) => exit::usage(&error, &words),
+            };
+        }
+        Err(why) => return exit::code(Err(anyhow::Error::msg(why))),
+    }
     let arguments = match help::parse() {
         Ok(arguments) => arguments,
         Err(error) => {

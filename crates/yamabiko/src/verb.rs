@@ -26,6 +26,7 @@ pub mod net;
 #[cfg(feature = "experiments")]
 pub mod predict;
 pub mod profile;
+pub mod protocols;
 pub mod report;
 #[cfg(feature = "experiments")]
 pub mod reproduce;

@@ -16,6 +16,7 @@ mod real_experiments {
     mod reproduce;
     mod reproduce_emulators;
     mod reproduce_gateway;
+    mod reproduce_http3;
     mod reproduce_servers;
     mod transparent;
 }

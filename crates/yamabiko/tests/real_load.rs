@@ -13,7 +13,8 @@ mod real_load {
     mod explain_facts;
     mod handshakes;
     mod http2;
-    mod http3;
+    pub mod http3;
+    mod protocols;
     mod serve_http2;
     mod server;
     mod shards;

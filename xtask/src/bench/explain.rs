@@ -7,17 +7,18 @@
 //! 2. `stored`: time, CPU time and memory of `yamabiko explain RUN`, for a run whose packets fill their memory.
 //! 3. `exam`: the simulated transfers of `crates/explain/tests/exam`: limits named right, wrong and unknown, by inputs.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
-use schema::Document;
+use schema::{CheckState, Document};
 use serde_json::Value;
 
 use super::extent::{Extent, only};
 use super::rounds::{line, median, ratio};
-use super::servers::{PORT, Site, output, yamabiko};
+use super::servers::{PORT, Site, output, run_output, yamabiko};
 use super::watch::measure_in_process;
 
 /// Rounds of [`WAYS`].
@@ -54,6 +55,8 @@ struct Figures {
     requests_per_s: f64,
     packets_per_s: f64,
     capture_drops: u64,
+    /// Checks that failed. A saturated machine makes some runs invalid; their packet rates count all the same.
+    failed: Vec<String>,
 }
 
 /// Runs the bench at its usual length and prints it.
@@ -129,19 +132,28 @@ fn cost(binary: &Path, options: &Options<'_>) -> Result<()> {
     println!("  --explain takes {:.1} % of the packets/s; goal at most {:.0} %: {verdict}", lost * 1e2, COST_MAX * 1e2);
     for ((name, ..), runs) in ways.iter().zip(&figures) {
         println!("  {name}: packets lost by the capture {}", runs.iter().map(|run| run.capture_drops).sum::<u64>());
+        let mut failed: BTreeMap<&str, usize> = BTreeMap::new();
+        for check in runs.iter().flat_map(|run| &run.failed) {
+            *failed.entry(check).or_default() += 1;
+        }
+        let of = runs.len();
+        failed.iter().for_each(|(check, runs)| println!("    the check {check} failed in {runs} of {of} runs"));
     }
     Ok(())
 }
 
 /// One run of load.
 fn once(program: &Path, site: &Site, duration: &str, words: &[&str]) -> Result<Figures> {
-    let text = output(bench_command(program, site, duration, words).env("YAMABIKO_RUNS", site.path("runs")));
+    let text = run_output(bench_command(program, site, duration, words).env("YAMABIKO_RUNS", site.path("runs")));
     let document = document_of(&text?)?;
     fs::remove_dir_all(site.path("runs")).context("the runs' folder")?;
     let load = document.load.context("the document has no load")?;
     let path = document.path.context("the document has no path")?;
     let drops = document.watch.map_or(0, |watch| watch.capture_drops);
+    let failed = document.validity.checks.iter().filter(|check| check.state == CheckState::Failed);
+    let failed = failed.map(|check| check.name.clone()).collect();
     Ok(Figures {
+        failed,
         requests_per_s: load.achieved_rate_per_s,
         packets_per_s: path.packets as f64 / document.run.duration_s,
         capture_drops: drops,
@@ -171,7 +183,7 @@ fn stored(binary: &Path, rounds: usize) -> Result<()> {
     let site = Site::new()?;
     let runs = site.path("runs");
     let mut bench = bench_command(binary, &site, LONG_RUN, &["--watch", "both", "--explain"]);
-    output(bench.env("YAMABIKO_RUNS", &runs))?;
+    run_output(bench.env("YAMABIKO_RUNS", &runs))?;
     let folder = fs::read_dir(&runs)?
         .filter_map(std::result::Result::ok)
         .map(|entry| entry.path())

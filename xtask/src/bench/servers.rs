@@ -189,6 +189,18 @@ pub fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
+/// Standard output of a run of `yamabiko` that prints a document. An invalid run has exit status 3, and a document.
+///
+/// # Errors
+/// It cannot be started, or has another exit status: the error contains what it printed on standard error.
+pub fn run_output(command: &mut Command) -> Result<String> {
+    let output = command.output().with_context(|| format!("{command:?}"))?;
+    if !matches!(output.status.code(), Some(0 | 3)) {
+        bail!("{command:?}: {}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
 /// Requests per second and bytes per second from wrk's report.
 pub fn wrk_figures(text: &str) -> Result<(f64, f64)> {
     let after = |key: &str| text.lines().find_map(|line| line.trim().strip_prefix(key)).map(str::trim);

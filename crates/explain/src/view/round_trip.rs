@@ -1,5 +1,6 @@
 //! The path's delay without queues, from the most trusted input that has it.
 
+use std::borrow::Borrow;
 use std::collections::HashMap;
 
 use schema::Direction;
@@ -83,16 +84,21 @@ fn once(direction: Direction, packets: &[&Packet]) -> HashMap<Key, Option<u64>> 
 fn handshake(packets: &[&Packet]) -> Option<u64> {
     let syn = packets.iter().rfind(|packet| packet.has(flags::SYN) && !packet.has(flags::ACK))?;
     let syn_ack = packets.iter().find(|packet| packet.has(flags::SYN | flags::ACK) && packet.at >= syn.at)?;
-    let ack = packets.iter().find(|packet| {
-        packet.direction == Direction::Up
-            && packet.has(flags::ACK)
-            && !packet.has(flags::SYN)
-            && packet.at >= syn_ack.at
-    });
     let at_client = syn_ack.at.nanos_since(syn.at).unsigned_abs();
-    let at_server = ack.map_or(0, |ack| ack.at.nanos_since(syn_ack.at).unsigned_abs());
+    let at_server = handshake_at_server(packets).unwrap_or(0);
     // One of the two is the other host's reaction, microseconds.
     Some(at_client.max(at_server))
+}
+
+/// SYN-ACK to ACK, nanoseconds. Of a SYN-ACK that was sent again the last one before the ACK: the first was lost.
+pub(crate) fn handshake_at_server<P: Borrow<Packet>>(packets: &[P]) -> Option<u64> {
+    let packets = || packets.iter().map(Borrow::borrow);
+    let first = packets().find(|packet| packet.has(flags::SYN | flags::ACK))?;
+    let ack = packets().find(|packet| {
+        packet.direction == Direction::Up && packet.has(flags::ACK) && !packet.has(flags::SYN) && packet.at >= first.at
+    })?;
+    let answers = packets().filter(|packet| packet.has(flags::SYN | flags::ACK) && packet.at <= ack.at);
+    answers.map(|answer| ack.at.nanos_since(answer.at).unsigned_abs()).min()
 }
 
 fn kernel(evidence: &Evidence) -> Option<u64> {
@@ -105,4 +111,35 @@ fn connect(evidence: &Evidence) -> Option<u64> {
     let connected = load.connected_at?;
     let from = load.resolved_at.or(load.started_at)?;
     Some(connected.as_nanos().saturating_sub(from.as_nanos()))
+}
+
+#[cfg(test)]
+mod tests {
+    use units::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn a_lost_syn_ack_is_not_part_of_the_round_trip() {
+        let packet = |at_ms: u64, direction, flags| Packet {
+            at: Timestamp::from_nanos(at_ms * 1_000_000),
+            direction,
+            flags,
+            sequence: 1,
+            acknowledgement: 1,
+            window: None,
+            length: 0,
+            sack: Vec::new(),
+        };
+        let answer = flags::SYN | flags::ACK;
+        let packets = [
+            packet(0, Direction::Up, flags::SYN),
+            packet(0, Direction::Down, answer),
+            packet(1_000, Direction::Down, answer),
+            packet(1_060, Direction::Up, flags::ACK),
+        ];
+        assert_eq!(handshake_at_server(&packets), Some(60_000_000));
+        assert_eq!(handshake(&packets.iter().collect::<Vec<_>>()), Some(60_000_000));
+        assert_eq!(handshake_at_server(&packets[..3]), None);
+    }
 }

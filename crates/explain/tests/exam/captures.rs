@@ -138,6 +138,21 @@ fn a_capture_begins_with_the_handshake_that_was_for_the_request() {
     assert!(explanation.response_time_ns().abs_diff(60 * MS) < 2 * MS, "{}", explanation.response_time_ns());
 }
 
+/// The last byte's first transmission is not its arrival.
+#[test]
+fn a_capture_of_the_server_has_the_recovery_of_a_lost_last_packet() {
+    for size in [20_000, 300_000] {
+        let mut world = World::plain(60, size);
+        (world.new_connection, world.lose_last) = (true, true);
+        let explanation = explained(&world, [false, true]);
+        let truth = simulate(&world).response_time() - 60 * MS;
+        let estimated = explanation.response_time_ns();
+        assert!(estimated.abs_diff(truth) < 10 * MS, "{estimated} {truth} {:?}", explanation.shares());
+        let lost = explanation.time_of(Cause::TailLoss) + explanation.time_of(Cause::RetransmissionTimeout);
+        assert!(lost > 50 * MS, "{:?}", explanation.shares());
+    }
+}
+
 #[test]
 fn a_capture_of_the_server_estimates_the_times_at_the_client() {
     let mut world = World::plain(100, 300_000);

@@ -83,6 +83,7 @@ pub fn evidence(world: &World, recording: Recording, inputs: Inputs) -> Evidence
         stream: 1,
         stream_window: world.stream_window.unwrap_or(1 << 30),
         connection_window: world.connection_window.unwrap_or(1 << 30),
+        connection_size: None,
         updates: recording.updates,
         frames: recording.frames,
     };

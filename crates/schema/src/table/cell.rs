@@ -6,7 +6,7 @@ use units::Timestamp;
 
 use super::escape::{escaped, unescaped};
 use super::{Column, Field, Kind, Value};
-use crate::explain_rows::WaitCause;
+use crate::explain_rows::{FrameKind, WaitCause};
 use crate::share::{Cause, Confidence, Rule};
 use crate::{
     CacheContent, CacheForm, ConnectionState, FailureCause, Framing, Measure, Method, RecordEnd, TapError, TapOutcome,
@@ -62,6 +62,7 @@ named! {
     Confidence: as_str, Weak;
     ConnectionState: as_str, Oth;
     FailureCause: name, Aborted;
+    FrameKind: as_str, Data;
     Framing: as_str, Exact;
     Measure: name, ResponseTime;
     Method: as_str, Get;

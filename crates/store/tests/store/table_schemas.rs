@@ -8,9 +8,9 @@ use parquet::record::{Field, Row};
 use parquet::schema::types::ColumnDescPtr;
 use schema::share::{Cause, Confidence, Rule};
 use schema::{
-    CacheExchange, ConnectionRecord, DistributionRecord, FleetRow, Measure, QuicConnectionRecord, Record,
-    RequestRecord, SecondRecord, ServerSecond, ServerWaitRow, ShareRow, TapExchange, TapPeer, TapRow, TcpSampleRow,
-    WaitCause, WatchSecond, WireRequest,
+    CacheExchange, ConnectionRecord, DistributionRecord, FleetRow, FrameKind, Http2FrameRow, Measure,
+    QuicConnectionRecord, Record, RequestRecord, SecondRecord, ServerSecond, ServerWaitRow, ShareRow, TapExchange,
+    TapPeer, TapRow, TcpSampleRow, WaitCause, WatchSecond, WireRequest,
 };
 use store::PartWriter;
 use units::Timestamp;
@@ -30,6 +30,7 @@ struct AllTables {
     taps: Vec<TapExchange>,
     tcp_samples: Vec<TcpSampleRow>,
     server_waits: Vec<ServerWaitRow>,
+    http2_frames: Vec<Http2FrameRow>,
     shares: Vec<ShareRow>,
     cache_exchanges: Vec<CacheExchange>,
     fleet: Vec<FleetRow>,
@@ -55,6 +56,7 @@ impl AllTables {
             taps: (0..13).map(tap_tables::row).collect(),
             tcp_samples: (0..2).map(tcp_sample).collect(),
             server_waits: (0..2).map(server_wait).collect(),
+            http2_frames: (0..2).map(http2_frame).collect(),
             shares: (0..2).map(share).collect(),
             cache_exchanges: (0..41).map(cache_tables::exchange).collect(),
             fleet: (0..2).map(fleet_row).collect(),
@@ -75,6 +77,7 @@ impl AllTables {
             describe(dir, &self.taps),
             describe(dir, &self.tcp_samples),
             describe(dir, &self.server_waits),
+            describe(dir, &self.http2_frames),
             describe(dir, &self.shares),
             describe(dir, &self.cache_exchanges),
             describe(dir, &self.fleet),
@@ -119,6 +122,19 @@ fn tcp_sample(number: u32) -> TcpSampleRow {
 fn server_wait(number: u32) -> ServerWaitRow {
     let cause = if number == 0 { WaitCause::CpuLimit } else { WaitCause::RunQueue };
     ServerWaitRow { from: Timestamp::from_nanos(1_000_000), to: Timestamp::from_nanos(9_000_000), cause }
+}
+
+fn http2_frame(number: u32) -> Http2FrameRow {
+    let full = number % 2 == 1;
+    Http2FrameRow {
+        at: Timestamp::from_nanos(5_000_000),
+        connection: 9,
+        stream: 3,
+        kind: if full { FrameKind::Data } else { FrameKind::WindowUpdate },
+        window_bytes: 16_384,
+        from_byte: full.then_some(4_000),
+        to_byte: full.then_some(20_393),
+    }
 }
 
 fn share(number: u32) -> ShareRow {

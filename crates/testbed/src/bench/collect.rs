@@ -1,5 +1,6 @@
 //! The results of all stages of a run of load that has ended.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use load::{Levels, LoadSpec};
@@ -14,6 +15,7 @@ use super::resolve::Resolved;
 use super::resources::Resources;
 use super::spec;
 use crate::drive::path_io::PathIo;
+use crate::http2_frames::FrameLog;
 use crate::recording_folder::RecordingFolder;
 use crate::shards::ShardEnd;
 use validity::evidence::{StoredRows, Watched, WireFigures};
@@ -40,6 +42,8 @@ pub(super) struct Ended<'a> {
     /// Results of a cache benchmark's workload.
     pub mix: Option<Mix>,
     pub capture: Capture,
+    /// Frames of HTTP/2, if they were kept.
+    pub http2_frames: Option<Arc<FrameLog>>,
     pub network: Network,
     pub main_thread: MainThread,
     pub folder: RecordingFolder,

@@ -238,7 +238,10 @@ fn write_files(ended: &Ended<'_>, document: &Document, counted: &Counted) {
         let lost = watched.drops + watched.client_drops;
         let samples = ended.capture.samples.as_ref().map_or(Ok(()), |samples| samples.write(folder));
         // The facts of the packets are written last: without them nothing of it is used.
-        let written = samples.and_then(|()| kept.write(folder, lost, ended.clock.started()));
+        let frames = ended.http2_frames.as_ref();
+        let written = samples
+            .and_then(|()| frames.map_or(Ok(()), |frames| frames.write(folder)))
+            .and_then(|()| kept.write(folder, lost, frames.and_then(|frames| frames.until()), ended.clock.started()));
         if let Err(error) = written {
             let _ = writeln!(std::io::stderr(), "yamabiko: the run's packets are not stored: {error}");
         }

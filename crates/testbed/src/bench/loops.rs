@@ -27,6 +27,7 @@ use crate::drive::tls::Tls;
 use crate::drive::tunnel::Tunnelling;
 use crate::drive::{Drive, Driven};
 use crate::error::TestbedError;
+use crate::http2_frames::FrameLog;
 use crate::recorder::{Handover, Outlet};
 use crate::shards::{Line, Running, ShardEnd, process};
 use crate::topology;
@@ -44,6 +45,8 @@ pub(super) struct Loops<'a> {
     progress_of_shards: Vec<Arc<Progress>>,
     client_net: Option<NetNamespace>,
     is_captured: bool,
+    /// Keeps frames of HTTP/2, of the shards in this process.
+    pub http2_frames: Option<Arc<FrameLog>>,
     carries_end: bool,
     /// Wakes the threads.
     wakes: Vec<Wake>,
@@ -84,6 +87,8 @@ impl<'a> Loops<'a> {
             progress_of_shards,
             client_net: network.client_net()?,
             is_captured: network.is_captured,
+            http2_frames: (resolved.plan.watch.keep && resolved.plan.load.http == HttpVersion::Http2)
+                .then(Arc::default),
             carries_end: network.carries_end(),
             wakes: wakes.map_err(TestbedError::system("eventfd"))?,
             workers: Vec::new(),
@@ -234,7 +239,10 @@ impl<'a> Loops<'a> {
         LoadIo::new(load, sampler, endpoints, source, handover, self.is_captured)
             .with_tls(tls)
             .with_tunnel(plan.load.proxy.as_ref().map(|proxy| Tunnelling { authorization: proxy.authorization() }))
-            .with_http2(plan.load.http == HttpVersion::Http2)
+            .with_http2(
+                (plan.load.http == HttpVersion::Http2).then(|| plan.load.http2_windows()),
+                self.http2_frames.clone(),
+            )
             .with_quic((plan.load.http == HttpVersion::Http3).then(|| {
                 Quic::new(&plan.load.quic(), &schedule.clock, stats::Rng::new(plan.seed, u64::from(shard.index)))
             }))

@@ -13,6 +13,7 @@
 
 mod frames;
 mod pipe;
+mod slot;
 
 use std::collections::VecDeque;
 use std::future::Future as _;
@@ -22,20 +23,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
 use bytes::Bytes;
-use h2::client::{Builder, Connection, ResponseFuture, SendRequest};
-use h2::{Reason, RecvStream, SendStream};
+use h2::Reason;
+use h2::client::{Builder, Connection, SendRequest};
 use http::{HeaderMap, Request};
 use load::StreamKey;
+use schema::FrameKind;
 
 use self::frames::{Frames, Piece};
 use self::pipe::Pipe;
+use self::slot::{HEAD_MAX, Slot};
+use crate::http2_frames::ConnectionFrames;
 
-/// Flow control must not be the limit, as with h2load (`-w 30 -W 30`): 2^30 - 1 bytes for a stream and for the
-/// connection. Received data is counted and discarded, so nothing accumulates.
-pub(crate) const WINDOW: u32 = (1 << 30) - 1;
-
-/// Largest accepted head of a response, as with HTTP/1.
-const HEAD_MAX: u32 = 64 << 10;
+/// Flow-control windows, bytes. Received data is counted and discarded, so nothing accumulates.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Windows {
+    pub stream: u32,
+    pub connection: u32,
+}
 
 /// Most bytes from the socket that wait for h2, which stops reading while the server does not read its responses.
 const UNREAD_MAX: usize = 256 << 10;
@@ -101,16 +105,8 @@ pub(crate) struct Http2 {
     over: bool,
     /// Whether h2, in its last poll, had to wait for space, or had more work than one call allows.
     has_more: bool,
-}
-
-struct Slot {
-    stream: StreamKey,
-    number: u32,
-    response: Option<ResponseFuture>,
-    body: Option<RecvStream>,
-    request: SendStream<Bytes>,
-    head_bytes: u32,
-    changed: bool,
+    /// Frames that are kept for `yamabiko explain`.
+    kept: Option<Box<ConnectionFrames>>,
 }
 
 struct Sending {
@@ -139,12 +135,12 @@ impl Wake for PollFlag {
 
 impl Http2 {
     /// A connection whose preface and SETTINGS are written next.
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(windows: Windows) -> Self {
         let pipe = Pipe::default();
         let mut builder = Builder::new();
         builder
-            .initial_window_size(WINDOW)
-            .initial_connection_window_size(WINDOW)
+            .initial_window_size(windows.stream)
+            .initial_connection_window_size(windows.connection)
             .max_header_list_size(HEAD_MAX)
             .enable_push(false);
         let handshake = pin!(builder.handshake(pipe.clone()));
@@ -169,7 +165,18 @@ impl Http2 {
             settings_received: false,
             over: false,
             has_more: false,
+            kept: None,
         }
+    }
+
+    /// Keeps frames for `yamabiko explain` from now on.
+    pub(crate) fn keep(&mut self, frames: ConnectionFrames) {
+        self.kept = Some(Box::new(frames));
+    }
+
+    /// The kept frames, if frames are kept.
+    pub(crate) fn kept(&mut self) -> Option<&mut ConnectionFrames> {
+        self.kept.as_deref_mut()
     }
 
     /// Queues a request; returns the number of its stream. Call [`Self::advance`] afterwards. `None`: h2 refuses it.
@@ -319,6 +326,15 @@ impl Http2 {
     }
 
     fn note(&mut self, piece: Piece, events: &mut Vec<H2Event>) {
+        if let Some(kept) = &mut self.kept {
+            let kind = match piece.kind {
+                frames::DATA => Some(FrameKind::Data),
+                frames::HEADERS | frames::CONTINUATION => Some(FrameKind::Headers),
+                _ => None,
+            };
+            let window_bytes = if piece.kind == frames::DATA { piece.payload } else { 0 };
+            kept.read(piece.stream, kind, piece.bytes, window_bytes);
+        }
         match piece.kind {
             frames::DATA | frames::HEADERS | frames::CONTINUATION => {
                 let head = piece.kind != frames::DATA;
@@ -384,12 +400,15 @@ impl Http2 {
 
     /// Finds the parts of requests in the output of h2 since the last call.
     fn parse_output(&mut self) {
-        let Http2 { pipe, sent, parsed, written, sending, slots, slots_by_stream, first, .. } = self;
+        let Http2 { pipe, sent, parsed, written, sending, slots, slots_by_stream, first, kept, .. } = self;
         let ends = pipe.ends();
         let unwritten = ends.unwritten();
         let skip = (*parsed - *written) as usize;
         let from = *parsed;
         sent.parse(&unwritten[skip..], |piece| {
+            if let (Some(kept), Some(granted)) = (&mut *kept, piece.granted) {
+                kept.granted(piece.stream, granted);
+            }
             if !matches!(piece.kind, frames::DATA | frames::HEADERS | frames::CONTINUATION) || piece.stream < *first {
                 return;
             }
@@ -413,64 +432,6 @@ impl Http2 {
 const FIRST_STREAM: u32 = 1;
 /// Most polls of h2 in a row; remaining work waits for the next event.
 const POLLS_MAX: usize = 16;
-
-impl Slot {
-    /// Reports the events of a stream; true if it has ended.
-    fn poll(&mut self, events: &mut Vec<H2Event>) -> bool {
-        // No waker is needed: see the module's documentation.
-        let mut context = Context::from_waker(Waker::noop());
-        let stream = self.stream;
-        if let Some(response) = &mut self.response {
-            match Pin::new(response).poll(&mut context) {
-                Poll::Pending => return false,
-                Poll::Ready(Err(error)) => return self.fail(&error, events),
-                Poll::Ready(Ok(response)) => {
-                    let (head, body) = response.into_parts();
-                    events.push(H2Event::Head { stream, status: head.status.as_u16(), fields: head.headers });
-                    self.response = None;
-                    self.body = Some(body);
-                }
-            }
-        }
-        let Some(body) = &mut self.body else { return true };
-        loop {
-            if body.is_end_stream() {
-                events.push(H2Event::End { stream });
-                return true;
-            }
-            match body.poll_data(&mut context) {
-                Poll::Pending => return false,
-                Poll::Ready(Some(Ok(bytes))) => {
-                    // The window is far larger than the data in flight: a failure is the connection's, and reported
-                    // there.
-                    let _ = body.flow_control().release_capacity(bytes.len());
-                    events.push(H2Event::Body { stream, bytes });
-                }
-                Poll::Ready(Some(Err(error))) => return self.fail(&error, events),
-                Poll::Ready(None) => match body.poll_trailers(&mut context) {
-                    Poll::Pending => return false,
-                    Poll::Ready(Ok(_)) => {
-                        events.push(H2Event::End { stream });
-                        return true;
-                    }
-                    Poll::Ready(Err(error)) => return self.fail(&error, events),
-                },
-            }
-        }
-    }
-
-    fn fail(&self, error: &h2::Error, events: &mut Vec<H2Event>) -> bool {
-        let why = match error.reason() {
-            Some(Reason::REFUSED_STREAM) if error.is_reset() && error.is_remote() => Why::Refused,
-            Some(_) if error.is_reset() && error.is_remote() => Why::Reset,
-            Some(_) if error.is_go_away() && error.is_remote() => Why::GoAway,
-            _ if self.head_bytes > HEAD_MAX => Why::HeadTooLarge,
-            _ => Why::Malformed,
-        };
-        events.push(H2Event::Failed { stream: self.stream, why });
-        true
-    }
-}
 
 #[cfg(test)]
 mod tests;

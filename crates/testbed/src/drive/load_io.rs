@@ -1,5 +1,6 @@
 //! Socket I/O of the load: carries out the load core's actions, and reports socket events to it.
 
+mod actions;
 mod failures;
 mod figures;
 mod quic;
@@ -11,13 +12,14 @@ mod tunnel;
 
 use std::net::IpAddr;
 
-use load::{Action, ConnectionKey, Load, ShardSampler};
+use load::{ConnectionKey, Load, ShardSampler};
 use sys::clock::Clock;
 use sys::epoll::Event;
 use sys::socket::{Read, TcpSocket};
 use units::Timestamp;
 
 use self::failures::{connect_cause, note_unacknowledged, stream_cause};
+use self::streams::Streams;
 use super::endpoints::Endpoints;
 use super::h2::{H2Event, Http2};
 use super::poller::{PendingOperations, Poller};
@@ -33,15 +35,6 @@ const READ_BUFFER: usize = 64 << 10;
 const DISCARD_FROM: u64 = 4 << 10;
 /// Most reads of one connection before other connections are served.
 const READS_PER_VISIT: usize = 4;
-
-/// Most actions before the loop handles packets and responses again. A connect, which takes 5 to 25 us and far more if
-/// ports are scarce, is the last action: responses that are read first free connections, and the next request may need
-/// no new one.
-const ACTIONS_PER_VISIT: usize = 64;
-
-/// Most consecutive rounds of connections with streams before others are served: a large body is sent in as many pieces
-/// as its socket accepts.
-const STREAM_ROUNDS_PER_VISIT: usize = 16;
 
 /// Chooses a client's source address for a server address.
 pub type SourceAddress = Box<dyn Fn(u32, IpAddr) -> Option<IpAddr> + Send>;
@@ -67,8 +60,8 @@ pub struct LoadIo {
     tls: Option<Tls>,
     /// Tunnels, for secure targets behind a proxy.
     tunnelling: Option<Tunnelling>,
-    /// Whether connections carry HTTP/2 streams.
-    http2: bool,
+    /// HTTP/2, if connections carry its streams.
+    http2: Option<Streams>,
     /// The connections of HTTP/3, which replace `sockets`.
     quic: Option<Box<Quic>>,
     /// Connections whose HTTP/2 or HTTP/3 has work.
@@ -109,6 +102,8 @@ struct Socket {
     tunnel: Option<Box<Tunnel>>,
     /// Present from the time at which the connection can carry streams.
     http2: Option<Box<Http2>>,
+    /// Bytes read with TLS or HTTP/2 since the connection began.
+    read_bytes: u64,
 }
 
 impl Socket {
@@ -145,7 +140,7 @@ impl LoadIo {
             more: false,
             tls: None,
             tunnelling: None,
-            http2: false,
+            http2: None,
             quic: None,
             changed_streams: Vec::new(),
             h2_events: Vec::new(),
@@ -219,7 +214,7 @@ impl LoadIo {
                         if self.load.wants_handshake(key) {
                             self.begin_tunnel(key, clock);
                         } else {
-                            self.begin_streams(key);
+                            self.begin_streams(key, clock);
                         }
                     }
                     Err(error) => {
@@ -240,7 +235,7 @@ impl LoadIo {
 
     /// Whether no target uses TLS, and connections carry one request at a time.
     pub fn is_plain(&self) -> bool {
-        self.tls.is_none() && !self.http2
+        self.tls.is_none() && self.http2.is_none()
     }
 
     /// Whether the load is a closed loop.
@@ -254,139 +249,6 @@ impl LoadIo {
             handover.finish(&mut self.load, &mut self.sampler, &mut self.stalls, now);
         }
         self.load
-    }
-
-    fn perform_all_actions(&mut self, poller: &mut Poller, clock: &Clock) {
-        self.more = !self.perform_actions(true, poller, clock);
-        self.advance_streams(poller, clock);
-        self.submit(poller, clock);
-    }
-
-    /// Carries out the actions caused by a response, and no others, because more responses may be waiting to be read.
-    fn follow_up(&mut self, poller: &mut Poller, clock: &Clock) {
-        self.more |= !self.perform_actions(false, poller, clock);
-        self.advance_streams(poller, clock);
-        self.submit(poller, clock);
-    }
-
-    /// Writes the streams that were opened on connections, and carries out resulting actions.
-    fn advance_streams(&mut self, poller: &mut Poller, clock: &Clock) {
-        for _ in 0..STREAM_ROUNDS_PER_VISIT {
-            if self.changed_streams.is_empty() {
-                return;
-            }
-            self.advance_changed(clock);
-            self.more |= !self.perform_actions(false, poller, clock);
-        }
-        self.more |= !self.changed_streams.is_empty();
-    }
-
-    /// Carries out a limited number of the core's actions; true if none is left. `with_new_requests`: also for requests
-    /// that wait for a connection.
-    fn perform_actions(&mut self, with_new_requests: bool, poller: &mut Poller, clock: &Clock) -> bool {
-        let mut carried_out = 0;
-        // The clock as read after the last action, if that was recent.
-        let mut read = None;
-        while carried_out < ACTIONS_PER_VISIT {
-            let now = read.take().unwrap_or_else(|| self.now(clock));
-            let action = if with_new_requests { self.load.poll_action(now) } else { self.load.poll_follow_up(now) };
-            let Some(action) = action else { return true };
-            carried_out += 1;
-            match action {
-                Action::Connect { key, client, target } if self.quic.is_some() => {
-                    carried_out = ACTIONS_PER_VISIT;
-                    self.connect_quic(key, client, target, poller, clock);
-                }
-                Action::Connect { key, client, target } => {
-                    carried_out = ACTIONS_PER_VISIT;
-                    let server = self.servers[target].next_endpoint();
-                    let outcome = server.connect(|address| (self.source)(client, address)).and_then(|tcp| {
-                        poller.watch_connecting(&tcp, key)?;
-                        Ok(tcp)
-                    });
-                    let address = server.ip();
-                    match outcome {
-                        Ok(tcp) => {
-                            if let Some(address) = address {
-                                self.note_port(key, client, address, &tcp);
-                            }
-                            self.open(key, client, target, tcp, address.is_none());
-                        }
-                        // The core reacts with Action::Close, as for every connection that it opened.
-                        Err(error) => {
-                            let now = self.now(clock);
-                            self.load.handle_failure(now, key, connect_cause(&error));
-                        }
-                    }
-                }
-                Action::Send { key, request, bytes, prepared } => {
-                    let Some(Some(socket)) = self.sockets.get_mut(key.index()) else { continue };
-                    if socket.session.is_some() {
-                        self.send_sealed(key, clock);
-                        continue;
-                    }
-                    if let Some(ring) =
-                        poller.ring().filter(|_| prepared && bytes.len() <= ring::QUEUED_REQUEST_BYTES_MAX)
-                    {
-                        socket.request = request;
-                        ring.send(&socket.tcp, key, request, bytes);
-                        self.queued.push((key, bytes.len()));
-                        if self.queued.len() >= ring::SENDS_PER_CALL {
-                            self.submit(poller, clock);
-                        }
-                        continue;
-                    }
-                    match socket.tcp.send(bytes) {
-                        Ok(sent) => {
-                            let sent = sent.unwrap_or(0);
-                            if let Some(ring) = poller.ring().filter(|_| sent < bytes.len()) {
-                                socket.sending = true;
-                                ring.wait_writable(&socket.tcp, key);
-                            }
-                            let now = self.now(clock);
-                            self.load.handle_sent(now, key, sent);
-                            read = Some(now);
-                        }
-                        Err(error) => self.drop_failed(key, stream_cause(&error), clock),
-                    }
-                }
-                Action::Open { key, stream, head, body, .. } => {
-                    if let Some(quic) = &mut self.quic {
-                        quic.open(key, stream, head.as_http(), body);
-                        self.mark_changed(key);
-                        continue;
-                    }
-                    let Some(Some(Socket { http2: Some(http2), .. })) = self.sockets.get_mut(key.index()) else {
-                        continue;
-                    };
-                    let number = http2.open(stream, head.as_http(), body);
-                    self.note_opened(key, stream, number, clock);
-                }
-                Action::Reset { key, stream, number } => {
-                    if let Some(quic) = &mut self.quic {
-                        quic.cancel(key, stream, number);
-                        self.mark_changed(key);
-                        continue;
-                    }
-                    let Some(Some(Socket { http2: Some(http2), .. })) = self.sockets.get_mut(key.index()) else {
-                        continue;
-                    };
-                    http2.reset(number);
-                    self.mark_changed(key);
-                }
-                Action::Close { key } => {
-                    if let Some(quic) = &mut self.quic {
-                        quic.close(key, clock.now());
-                        continue;
-                    }
-                    if let Some(Some(Socket { session: Some(session), tcp, .. })) = self.sockets.get_mut(key.index()) {
-                        session.send_close_notify(tcp);
-                    }
-                    self.close_socket(key);
-                }
-            }
-        }
-        false
     }
 
     fn send_rest(&mut self, key: ConnectionKey, clock: &Clock) {
@@ -480,6 +342,7 @@ impl LoadIo {
             session: None,
             tunnel: None,
             http2: None,
+            read_bytes: 0,
         });
     }
 

@@ -85,7 +85,7 @@ fn stored(lost: u64) -> Stored {
         ..RequestRecord::BLANK
     };
     folder.requests().finish_with_rows(&[request]).unwrap();
-    kept().write(&folder, lost, UNIX_EPOCH + Duration::from_secs(1_000_000)).unwrap();
+    kept().write(&folder, lost, None, UNIX_EPOCH + Duration::from_secs(1_000_000)).unwrap();
     let mut document = Document::of_load(schema::document::Load::default(), 2.0);
     document.run.recorded = Some(schema::document::Recorded { requests: 1, of: 1, one_in: 1, measured_from_ns: 0 });
     Stored { _root: root, folder, document }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use papers::emulators::Part as EmulatorsPart;
+use papers::http3::{DELAYS_MS, FAST_MBIT, LOSSES};
 use units::parse_duration;
 
 /// The paper to reproduce.
@@ -30,6 +31,8 @@ pub enum Reproduce {
     /// Peers are found on PATH, or by $YAMABIKO_MAHIMAHI (the folder of mm-delay, mm-link and mm-loss, setuid root) and
     /// $YAMABIKO_RATTAN (the program). They need root.
     Emulators(Emulators),
+    /// HTTP/3 (2024): downloads by HTTP/2 and HTTP/3 over loss and delay at 10 Mbit/s, and on lines of up to 1 Gbit/s
+    Http3(Http3),
     /// Be a probe or the server of `reproduce emulators`
     #[command(hide = true)]
     EmulatorProbe(EmulatorProbe),
@@ -66,6 +69,24 @@ pub struct Koshien {
     /// TCP of the server: initial window of 2 segments and reno, or this machine's defaults
     #[arg(short, long, value_enum, default_value_t = Setting::Both)]
     pub setting: Setting,
+    #[command(flatten)]
+    pub result: Reproduced,
+}
+
+#[derive(Args, Debug)]
+pub struct Http3 {
+    /// Downloads per point
+    #[arg(short = 'n', long, default_value_t = 5, value_parser = units::parse_count, allow_hyphen_values = true)]
+    pub requests: u64,
+    /// Measure only these losses, percent
+    #[arg(short, long, value_delimiter = ',', value_name = "PERCENT", default_values_t = LOSSES)]
+    pub losses: Vec<u32>,
+    /// Measure only these delays (RTT), ms
+    #[arg(short, long, value_delimiter = ',', value_name = "MS", default_values_t = DELAYS_MS)]
+    pub delays: Vec<u64>,
+    /// Measure only these fast lines, Mbit/s; 0: none
+    #[arg(short, long, value_delimiter = ',', value_name = "MBIT", default_values_t = FAST_MBIT)]
+    pub fast: Vec<u64>,
     #[command(flatten)]
     pub result: Reproduced,
 }

@@ -51,6 +51,7 @@ pub(super) const VERBS: &[VerbHelp] = &[
     ], &[
         ("Open loop, 110 requests/s, 48 ms away", "yamabiko bench --server ./server --rtt 48ms -r 110/s http://server/"),
         ("Closed loop, 64 connections, a running service", "yamabiko bench -c 64 -d 30s http://127.0.0.1:8080/"),
+        ("HTTP/1.1, 2 and 3, without and with loss", "yamabiko bench https://h/ --http 1.1,2,3 --path world --loss 0%,1%"),
         ("Fail in CI if the objective is not met", "yamabiko bench -r 500/s --slo 'p99 < 200ms' http://127.0.0.1:8080/"),
     ]),
     help("ab", &[], &[("1,000 requests on 10 connections", "yamabiko ab -n 1000 -c 10 http://127.0.0.1:8080/")]),
@@ -272,6 +273,14 @@ pub(super) const VERBS: &[VerbHelp] = &[
         ("Figures 5 to 7, with rattan beside", "YAMABIKO_RATTAN=./rattan yamabiko reproduce emulators"),
         ("RTT error, idle and loaded", "yamabiko reproduce emulators --only rtt"),
     ]),
+    help("reproduce http3", &[
+        ("requests", "Downloads per point"),
+        ("losses", "Losses each way, percent"),
+        ("delays", "Round-trip times, ms"),
+        ("fast", "Fast lines, Mbit/s; 0: none"),
+        ("html", "Write an HTML page to this file"),
+        ("json", "Print one JSON document only"),
+    ], &[("The largest loss and delay only", "yamabiko reproduce http3 --losses 12 --delays 50 --fast 0")]),
     help("doctor", &[], &[("What works on this machine", "yamabiko doctor")]),
     help("compare", &[
         ("what", "Two runs, or two lists of runs: A B"),

@@ -4,6 +4,7 @@ mod directory;
 mod dserver;
 mod emulators;
 mod gateway;
+mod http3;
 mod koshien;
 mod transparent;
 
@@ -32,6 +33,7 @@ pub fn run(reproduce: &args::Reproduce) -> Result<Exit> {
         args::Reproduce::Transparent(transparent) => transparent::run(transparent),
         args::Reproduce::Gateway(gateway) => gateway::run(gateway),
         args::Reproduce::Emulators(emulators) => emulators::run(emulators),
+        args::Reproduce::Http3(http3) => http3::run(http3),
         args::Reproduce::EmulatorProbe(probe) => emulators::probe(&probe.probe),
     }
 }

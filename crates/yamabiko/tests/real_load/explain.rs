@@ -55,6 +55,37 @@ fn explain_names_the_rate_of_a_slow_link() {
     assert!(unknown(&document) < 0.05, "{document}");
 }
 
+/// curl/curl#1102: windows of 64 KB.
+#[test]
+fn explain_names_the_windows_of_http2_and_try_enlarges_them() {
+    let workspace = Workspace::new();
+    let options = "--rtt 33ms --http 2 --streams 1 --http2-stream-window 64KiB --http2-connection-window 64KiB \
+                   -c 1 -n 2 -d 20s --try";
+    let document = explained(&workspace, &yamabiko_serve(&workspace), 5_000_000, options);
+    let group = &document["summary"]["percentiles"][0];
+    let shares = group["shares"].as_array().unwrap().iter();
+    let windows = shares.filter(|share| share["cause"].as_str().is_some_and(|cause| cause.starts_with("http2_")));
+    let windows: f64 = windows.map(|share| share["time_ns"].as_f64().unwrap()).sum();
+    let sentence = document["summary"]["sentence"].as_str().unwrap();
+    // Part of the time the server's pacing is slower than the windows.
+    assert!(windows / group["response_time_ns"].as_f64().unwrap() > 0.4, "{document}");
+    assert!(sentence.contains("HTTP/2") && sentence.contains("window is 64 KB"), "{sentence}");
+    let tried = &document["try"]["tried"];
+    let of = |name: &str| tried[name].as_f64().unwrap_or_else(|| panic!("{name}: {document}"));
+    assert!(of("measured_ns") < 0.5 * of("before_ns"), "{tried}");
+}
+
+#[test]
+fn explain_tells_streams_of_a_connection_apart() {
+    let workspace = Workspace::new();
+    let options = "--rtt 30ms --down 20Mbit --http 2 --streams 10 -c 1 -d 3s";
+    let document = explained(&workspace, &yamabiko_serve(&workspace), 100_000, options);
+    let shares = document["summary"]["percentiles"][0]["shares"].as_array().unwrap();
+    let blocked = shares.iter().find(|share| share["cause"] == "head_of_line");
+    assert!(blocked.is_some_and(|share| share["time_ns"].as_f64().unwrap() > 0.0), "{shares:?}");
+    assert!(unknown(&document) < 0.05, "{document}");
+}
+
 /// wrk2's example of coordinated omission: a server that stops for 1.4 s.
 #[test]
 fn explain_names_a_server_that_stops_for_1400_ms_at_p99() {

@@ -53,9 +53,7 @@ impl Seen {
         let client = self.traced.a;
         let bytes = self.traced.count("unique_bytes_sent", false);
         let retransmitted = self.traced.count("rexmt_data_pkts", false);
-        // At the server alone, arrivals after a loss are estimated: the last segments may count as later than the end.
-        let missing = bytes - self.fact("response_bytes");
-        assert!(missing == 0 || retransmitted > 0 && missing < 10_000, "{client}: {missing} bytes of the response");
+        assert_eq!(self.fact("response_bytes"), bytes, "{client}");
         assert!(
             self.loss_ms() == 0.0 || retransmitted > 0,
             "{client}: lost without a retransmission: {}",

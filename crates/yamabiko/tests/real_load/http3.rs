@@ -12,7 +12,7 @@ use crate::support::workspace::{Workspace, str_of};
 const EXPIRY_YEAR: i32 = 4000;
 
 /// Caddy with HTTP/1.1, 2 and 3 on port 8443, its log, and the options to trust it.
-fn caddy(workspace: &Workspace) -> (String, String) {
+pub fn caddy(workspace: &Workspace) -> (String, String) {
     let authority = Authority::new(workspace, "authority");
     let certificate = authority.sign(&["server"], EXPIRY_YEAR);
     let here = workspace.path().display();

@@ -40,6 +40,8 @@ pub(super) struct Piece {
     pub stream: u32,
     /// Length of this piece, the frame's header included.
     pub bytes: u32,
+    /// Bytes of the frame's payload in this piece: of DATA, those that count against the windows.
+    pub payload: u32,
     /// Number of available bytes up to the end of this piece.
     pub end: usize,
     /// Whether this is the frame's last piece.
@@ -50,6 +52,8 @@ pub(super) struct Piece {
     pub ack: bool,
     /// GOAWAY, when complete: the last processed stream, and the error code.
     pub goaway: Option<(u32, u32)>,
+    /// WINDOW_UPDATE, when complete: the granted bytes.
+    pub granted: Option<u32>,
 }
 
 /// Parses one direction of a connection.
@@ -111,14 +115,14 @@ impl Frames {
             self.payload_left -= taken;
             at += taken;
             let whole = self.payload_left == 0;
-            report(self.piece(counted + taken, at, whole));
+            report(self.piece(counted, taken, at, whole));
             if whole {
                 self.header_length = 0;
             }
         }
     }
 
-    fn piece(&mut self, bytes: usize, end: usize, whole: bool) -> Piece {
+    fn piece(&mut self, header: usize, payload: usize, end: usize, whole: bool) -> Piece {
         let (kind, flags) = (self.header[3], self.header[4]);
         let number = |from: &[u8]| from.iter().fold(0u32, |number, &byte| number << 8 | u32::from(byte));
         let ends_stream = whole
@@ -134,19 +138,26 @@ impl Frames {
             };
         let goaway = (whole && kind == GOAWAY && self.stored_length == STORED_BYTES)
             .then(|| (number(&self.stored[..4]) & STREAM_MAX, number(&self.stored[4..])));
+        let granted = (whole && kind == WINDOW_UPDATE && self.stored_length == WINDOW_UPDATE_BYTES)
+            .then(|| number(&self.stored[..WINDOW_UPDATE_BYTES]) & STREAM_MAX);
+        let bytes_of = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
         Piece {
             kind,
             stream: number(&self.header[5..]) & STREAM_MAX,
-            bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
+            bytes: bytes_of(header + payload),
+            payload: bytes_of(payload),
             end,
             whole,
             ends_stream,
             ack: kind == SETTINGS && flags & ACK != 0,
             goaway,
+            granted,
         }
     }
 }
 
+/// Payload of WINDOW_UPDATE (RFC 9113, section 6.9).
+const WINDOW_UPDATE_BYTES: usize = 4;
 /// The highest bit of a stream's number is reserved.
 const STREAM_MAX: u32 = u32::MAX >> 1;
 
@@ -204,6 +215,24 @@ mod tests {
             );
             prop_assert_eq!(goaway, [(5, 11)]);
             prop_assert_eq!(ended, [3, 5]);
+        }
+    }
+
+    #[test]
+    fn window_updates_and_payload_do_not_depend_on_how_bytes_are_split() {
+        let mut bytes = frame(WINDOW_UPDATE, 0, 0, &0x8000_1234_u32.to_be_bytes());
+        bytes.extend(frame(WINDOW_UPDATE, 0, 3, &[0, 0, 1]));
+        bytes.extend(frame(DATA, 0, 3, &[7; 50]));
+        for size in [1, 7, 1_000] {
+            let (mut frames, mut granted, mut payload) = (Frames::of_server(), Vec::new(), 0);
+            for piece in bytes.chunks(size) {
+                frames.parse(piece, |piece| {
+                    granted.extend(piece.granted.map(|bytes| (piece.stream, bytes)));
+                    payload += if piece.kind == DATA { piece.payload } else { 0 };
+                });
+            }
+            // An update of another length grants nothing.
+            assert_eq!((granted, payload), (vec![(0, 0x1234)], 50), "{size}");
         }
     }
 

@@ -43,7 +43,7 @@ fn keys() -> Vec<StreamKey> {
 
 #[test]
 fn a_refused_request_does_not_shift_other_streams() {
-    let mut http2 = Http2::new();
+    let mut http2 = Http2::new(Windows { stream: 1 << 20, connection: 1 << 20 });
     let request = |te: &str| Request::get("http://h/").header("te", te).body(()).unwrap();
     let keys = keys();
     let opened: Vec<Option<u32>> = keys

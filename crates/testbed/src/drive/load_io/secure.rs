@@ -6,7 +6,6 @@ use sys::clock::Clock;
 use sys::socket::Read;
 
 use super::{LoadIo, READS_PER_VISIT, Socket, note_unacknowledged, sampled_now, stream_cause};
-use crate::drive::h2::Http2;
 use crate::drive::tls::{READ_BUFFER, Tls, TlsEvent};
 
 impl LoadIo {
@@ -79,7 +78,7 @@ impl LoadIo {
                 return;
             };
             let reads_to_end = socket.reads_to_end();
-            let Socket { session: Some(session), http2, .. } = socket else { return };
+            let Socket { session: Some(session), http2, read_bytes, .. } = socket else { return };
             if http2.as_ref().is_some_and(|http2| http2.is_full()) {
                 // The server does not read requests: reading its responses pauses.
                 return self.advance(key, clock);
@@ -94,19 +93,24 @@ impl LoadIo {
                     if load.wants_acknowledged(key) {
                         note_unacknowledged(load, key, &socket.tcp);
                     }
+                    let first_byte = *read_bytes - incomplete_bytes as u64;
+                    *read_bytes += length as u64;
+                    if let Some(kept) = http2.as_mut().and_then(|http2| http2.kept()) {
+                        kept.begin_read(clock.now());
+                    }
                     let outcome = session.receive(&mut buffer[..incomplete_bytes + length], |event| match event {
                         // With HTTP/2 the ALPN result is checked after this call, because it needs the session.
-                        TlsEvent::Secured if *streams => {}
+                        TlsEvent::Secured if streams.is_some() => {}
                         TlsEvent::Secured => load.handle_secured(sampled_now(load, sampler, stalls, clock), key),
                         TlsEvent::Plain(bytes) => match http2 {
                             Some(http2) => {
                                 load.handle_received(key, bytes.len() as u64);
                                 http2.receive(bytes, h2_events);
                             }
-                            None if *streams => early.extend_from_slice(bytes),
+                            None if streams.is_some() => early.extend_from_slice(bytes),
                             None => load.handle_bytes(sampled_now(load, sampler, stalls, clock), key, bytes),
                         },
-                        TlsEvent::CloseNotify if *streams => closes = true,
+                        TlsEvent::CloseNotify if streams.is_some() => closes = true,
                         TlsEvent::CloseNotify => {
                             note_unacknowledged(load, key, &socket.tcp);
                             load.handle_close_notify(sampled_now(load, sampler, stalls, clock), key);
@@ -117,19 +121,23 @@ impl LoadIo {
                     }
                     if !was_secured && session.secured() {
                         tls.secured(session);
-                        if *streams {
+                        if let Some(streams) = streams {
                             if !tls.chose_http2(session) {
                                 return self.drop_failed(key, FailureCause::TlsHandshake, clock);
                             }
                             load.handle_secured(sampled_now(load, sampler, stalls, clock), key);
-                            let mut begun = Box::new(Http2::new());
+                            let mut begun = streams.begin(load, key, clock);
                             load.handle_received(key, early.len() as u64);
                             begun.receive(&early, h2_events);
                             *http2 = Some(begun);
                             self.changed_streams.push(key);
                         }
                     }
-                    if self.http2 {
+                    let last_byte = *read_bytes - session.incomplete_bytes() as u64;
+                    if let Some(kept) = http2.as_mut().and_then(|http2| http2.kept()) {
+                        kept.end_read(first_byte..last_byte.max(first_byte));
+                    }
+                    if self.http2.is_some() {
                         self.advance(key, clock);
                         if closes {
                             let now = self.now(clock);

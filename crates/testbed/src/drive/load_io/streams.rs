@@ -1,28 +1,38 @@
 //! Socket I/O of the load with streams: the core's actions go to HTTP/2, its events to the core.
 
+use std::sync::Arc;
+
 use load::{ConnectionKey, Load, StreamFailure, StreamKey};
+use plan::Http2Plan;
 use schema::FailureCause;
 use sys::clock::Clock;
 use sys::socket::Read;
-use units::Timestamp;
+use units::{Bytes, Timestamp};
 
 use super::secure::SEAL_MAX;
 use super::{LoadIo, READS_PER_VISIT, Socket, note_unacknowledged, sampled_now, stream_cause};
-use crate::drive::h2::{H2Event, Http2, Why};
+use crate::drive::h2::{H2Event, Http2, Why, Windows};
+use crate::http2_frames::{ConnectionFrames, FrameLog};
 
 impl LoadIo {
-    /// Adds HTTP/2 with the settings of the load's specification.
-    pub fn with_http2(mut self, http2: bool) -> Self {
-        self.http2 = http2;
+    /// Adds HTTP/2. `frames` keeps its frames for `yamabiko explain`.
+    pub fn with_http2(mut self, windows: Option<Http2Plan>, frames: Option<Arc<FrameLog>>) -> Self {
+        // A checked plan has windows below 2^31.
+        let size = |bytes: Bytes| u32::try_from(bytes.0).unwrap_or(u32::MAX >> 1);
+        self.http2 = windows.map(|plan| Streams {
+            windows: Windows { stream: size(plan.stream_window), connection: size(plan.connection_window) },
+            // Behind a proxy's response the places of frames are not known.
+            frames: frames.filter(|_| self.tunnelling.is_none()),
+        });
         self
     }
 
     /// Starts HTTP/2 on a connection that can carry streams from now on.
-    pub(super) fn begin_streams(&mut self, key: ConnectionKey) {
-        if self.http2
-            && let Some(socket) = self.socket(key)
-        {
-            socket.http2 = Some(Box::new(Http2::new()));
+    pub(super) fn begin_streams(&mut self, key: ConnectionKey, clock: &Clock) {
+        let Some(streams) = &self.http2 else { return };
+        let begun = streams.begin(&self.load, key, clock);
+        if let Some(socket) = self.socket(key) {
+            socket.http2 = Some(begun);
             self.changed_streams.push(key);
         }
     }
@@ -56,6 +66,10 @@ impl LoadIo {
         };
         let Some(http2) = &mut socket.http2 else { return };
         http2.advance(&mut self.h2_events);
+        if let (Some(kept), Some(log)) = (http2.kept(), self.http2.as_ref().and_then(|streams| streams.frames.as_ref()))
+        {
+            log.add(kept.rows());
+        }
         self.report_h2_events(key, clock);
         self.write_streams(key, clock);
     }
@@ -114,7 +128,15 @@ impl LoadIo {
                 Ok(Read::Bytes(length)) => {
                     let bytes = &self.buffer[..length];
                     self.load.handle_received(key, length as u64);
+                    if let Some(kept) = http2.kept() {
+                        kept.begin_read(clock.now());
+                    }
                     http2.receive(bytes, &mut self.h2_events);
+                    let from = socket.read_bytes;
+                    if let Some(kept) = http2.kept() {
+                        kept.end_read(from..from + length as u64);
+                    }
+                    socket.read_bytes += length as u64;
                     self.advance(key, clock);
                     if length < self.buffer.len() && !reads_to_end {
                         return;
@@ -140,6 +162,24 @@ impl LoadIo {
             self.load.handle_h2_event(now, key, event, &mut self.plain);
         }
         self.h2_events = h2_events;
+    }
+}
+
+/// HTTP/2 of the load's connections.
+pub(super) struct Streams {
+    windows: Windows,
+    /// Keeps frames for `yamabiko explain`.
+    frames: Option<Arc<FrameLog>>,
+}
+
+impl Streams {
+    /// HTTP/2 on a connection.
+    pub(super) fn begin(&self, load: &Load, key: ConnectionKey, clock: &Clock) -> Box<Http2> {
+        let mut http2 = Box::new(Http2::new(self.windows));
+        if let Some(connection) = load.connection_number(key).filter(|_| self.frames.is_some()) {
+            http2.keep(ConnectionFrames::new(connection, clock.now()));
+        }
+        http2
     }
 }
 

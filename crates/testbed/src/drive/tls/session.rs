@@ -71,6 +71,11 @@ impl Session {
         self.incoming.len()
     }
 
+    /// Bytes of stored incomplete records.
+    pub(crate) fn incomplete_bytes(&self) -> usize {
+        self.incoming.len()
+    }
+
     /// Processes `bytes`, which begin with those that [`Self::copy_incomplete_to`] copied, and reports events. Call
     /// [`Self::flush`] afterwards.
     ///

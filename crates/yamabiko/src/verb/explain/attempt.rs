@@ -3,6 +3,7 @@
 use explain::{Advice, Prediction, Remedy, Summary};
 use plan::Plan;
 use schema::Verdict;
+use units::Bytes;
 use units::figures::duration;
 
 /// A remedy that was tried.
@@ -99,7 +100,16 @@ pub fn changed(plan: &Plan, summary: &Summary) -> Result<(Plan, String, Advice),
             return Err("the clients' receive window is the setting net.ipv4.tcp_rmem of this host".to_owned());
         }
         Remedy::SendBuffer(_) => return Err("the send buffer is the server's own setting".to_owned()),
-        Remedy::StreamWindow(_) => return Err("no option sets the HTTP/2 windows of the load".to_owned()),
+        Remedy::StreamWindow(bytes) => {
+            let Some(http2) = &mut plan.load.http2 else {
+                return Err("the load does not use HTTP/2".to_owned());
+            };
+            let window = Bytes(bytes.clamp(1 << 16, (1 << 31) - 1));
+            http2.stream_window = http2.stream_window.max(window);
+            http2.connection_window = http2.connection_window.max(window);
+            let (stream, connection) = (http2.stream_window, http2.connection_window);
+            format!("--http2-stream-window {stream} --http2-connection-window {connection}")
+        }
         Remedy::Rtt(_) => return Err("a shorter way is another --rtt".to_owned()),
     };
     plan.name = format!("{}-try", plan.name);
@@ -143,6 +153,13 @@ mod tests {
         assert!(!with.load.close);
         let (with, _) = tried("[load.tls]\nresumption = false\n", Remedy::TlsResumption).unwrap();
         assert!(with.load.tls.unwrap().resumption);
+        let windows = "http = \"2\"\n[load.http2]\nstream_window = \"64KiB\"\nconnection_window = \"64KiB\"\n";
+        let (with, change) = tried(windows, Remedy::StreamWindow(24 << 20)).unwrap();
+        assert_eq!(
+            with.load.http2.map(|http2| [http2.stream_window, http2.connection_window]),
+            Some([Bytes(24 << 20); 2])
+        );
+        assert_eq!(change, "--http2-stream-window 24MiB --http2-connection-window 24MiB");
     }
 
     #[test]

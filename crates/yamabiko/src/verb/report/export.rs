@@ -118,6 +118,7 @@ fn rows(dir: &Path, format: &str, table: &str, out: &mut dyn Write) -> Result<()
         "connections" => of(store::read_connections(dir), format, out),
         "wire_requests" => of(store::read_wire_requests(dir), format, out),
         "watch_series" => of(store::read_watch_series(dir), format, out),
+        "http2_frames" => of(store::read_http2_frames(dir), format, out),
         "tcp_samples" => of(store::read_tcp_samples(dir), format, out),
         "server_waits" => of(store::read_server_waits(dir), format, out),
         "shares" => of(store::read_shares(dir), format, out),
