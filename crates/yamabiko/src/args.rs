@@ -27,6 +27,7 @@ mod live;
 mod log;
 #[cfg(feature = "manager")]
 mod manager;
+mod merge;
 #[cfg(feature = "experiments")]
 mod predict;
 mod profile;
@@ -54,7 +55,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use plan::cli::Given;
 use plan::slo::Slo;
-use plan::{HostPlan, LoadPlan, PathPlan, To, WatchPlan};
+use plan::{HostPlan, LoadPlan, PathPlan, ShardPlan, To, WatchPlan};
 use units::{RequestRate, parse_duration};
 
 pub use self::ab::Ab;
@@ -79,6 +80,7 @@ pub use self::learn::{By, Learn};
 pub use self::live::Live;
 #[cfg(feature = "manager")]
 pub use self::manager::{Manager, ManagerWhat, Token, TokenAdd};
+pub use self::merge::Merge;
 #[cfg(feature = "experiments")]
 pub use self::predict::{Described, Predict, Prediction};
 pub use self::profile::{Check, Profile, Show};
@@ -157,6 +159,8 @@ pub enum Verb {
     /// Compare two runs or two servers
     #[cfg(feature = "experiments")]
     Compare(Box<Compare>),
+    /// Merge the runs of a load's shards, of several machines
+    Merge(Merge),
     /// List, search, tag, delete, export, import stored runs
     Runs(Runs),
     /// Print a stored run; write it as HTML, CSV, HAR ..
@@ -211,6 +215,8 @@ pub struct Bench {
     pub tap: bool,
     #[command(flatten)]
     pub host: HostPlan,
+    #[command(flatten)]
+    pub shard: ShardPlan,
     #[command(flatten)]
     pub result: ResultOptions,
     /// Keep the headers of the packets of both ends, and explain what limits the responses, as `yamabiko explain` does

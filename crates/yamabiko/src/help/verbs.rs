@@ -25,7 +25,7 @@ pub(super) const GROUPS: [(&str, &[&str]); 6] = [
     ("Emulate", &["net", "serve", "profile"]),
     ("Observe", &["watch", "tap", "live"]),
     ("Find limits", &["capacity", "predict", "explain"]),
-    ("Look at results", &["report", "runs", "export"]),
+    ("Look at results", &["report", "runs", "merge", "export"]),
     ("Papers and set-up", &["reproduce", "doctor", "completions", "man"]),
 ];
 
@@ -284,6 +284,10 @@ pub(super) const VERBS: &[VerbHelp] = &[
     ], &[
         ("The last two runs", "yamabiko compare last~1 last"),
         ("Two servers in alternating runs", "yamabiko compare --server ./old --server ./new http://server/"),
+    ]),
+    help("merge", &[], &[
+        ("The last two runs, shards of one load", "yamabiko merge last~1 last"),
+        ("Runs collected from machines", "yamabiko merge collected/* -o whole"),
     ]),
     help("runs", &[], &[
         ("Every stored run", "yamabiko runs"),
