@@ -87,7 +87,7 @@ fn wait_for(at: StartAt, lead: Duration, (interrupts, before): (&Interrupts, u32
     let ahead = |lead: Duration| {
         let from = at.unix_ns().saturating_sub(units::time::saturating_nanos(lead));
         let now = sys::clock::realtime_ns();
-        from.checked_sub(now).map(Duration::from_nanos).ok_or(Duration::from_nanos(now - from))
+        from.checked_sub(now).map(Duration::from_nanos).ok_or_else(|| Duration::from_nanos(now - from))
     };
     if let Err(late) = ahead(lead) {
         let passed = ahead(Duration::ZERO).err();
