@@ -18,6 +18,9 @@ pub enum MergeError {
         /// The reason.
         why: String,
     },
+    /// The folder of the merged run exists already.
+    #[error("{}: it exists already; expected a new folder (-o)", .0.display())]
+    Exists(PathBuf),
     /// The run store could not be read or written.
     #[error(transparent)]
     Store(#[from] StoreError),

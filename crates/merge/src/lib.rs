@@ -71,6 +71,7 @@ pub fn merge(runs: &[PathBuf], run_store: &RunStore, options: &MergeOptions) -> 
 
 fn create_folder(run_store: &RunStore, options: &MergeOptions, started: SystemTime) -> Result<RunFolder, MergeError> {
     Ok(match &options.output {
+        Some(path) if path.symlink_metadata().is_ok() => return Err(MergeError::Exists(path.clone())),
         Some(path) => RunFolder::create_at(path, started)?,
         None => {
             let letters = started.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();

@@ -27,6 +27,7 @@ mod live;
 mod log;
 #[cfg(feature = "manager")]
 mod manager;
+mod manifests;
 mod merge;
 #[cfg(feature = "experiments")]
 mod predict;
@@ -80,6 +81,7 @@ pub use self::learn::{By, Learn};
 pub use self::live::Live;
 #[cfg(feature = "manager")]
 pub use self::manager::{Manager, ManagerWhat, Token, TokenAdd};
+pub use self::manifests::Manifests;
 pub use self::merge::Merge;
 #[cfg(feature = "experiments")]
 pub use self::predict::{Described, Predict, Prediction};
@@ -161,6 +163,8 @@ pub enum Verb {
     Compare(Box<Compare>),
     /// Merge the runs of a load's shards, of several machines
     Merge(Merge),
+    /// Print a Kubernetes job or Slurm script of a load's shards
+    Manifests(Manifests),
     /// List, search, tag, delete, export, import stored runs
     Runs(Runs),
     /// Print a stored run; write it as HTML, CSV, HAR ..
@@ -262,6 +266,8 @@ pub struct Run {
     /// Offered rate, such as 110/s, instead of the plan's
     #[arg(short, long, allow_hyphen_values = true)]
     pub rate: Option<RequestRate>,
+    #[command(flatten)]
+    pub shard: ShardPlan,
     /// Exit with 3 also if the result is only suspect
     #[arg(long)]
     pub strict: bool,

@@ -21,7 +21,7 @@ const fn help(
 
 /// Groups of verbs by purpose.
 pub(super) const GROUPS: [(&str, &[&str]); 6] = [
-    ("Measure", &["demo", "bench", "run", "compare", "ab", "cache", "gateway", "disk"]),
+    ("Measure", &["demo", "bench", "run", "manifests", "compare", "ab", "cache", "gateway", "disk"]),
     ("Emulate", &["net", "serve", "profile"]),
     ("Observe", &["watch", "tap", "live"]),
     ("Find limits", &["capacity", "predict", "explain"]),
@@ -284,6 +284,10 @@ pub(super) const VERBS: &[VerbHelp] = &[
     ], &[
         ("The last two runs", "yamabiko compare last~1 last"),
         ("Two servers in alternating runs", "yamabiko compare --server ./old --server ./new http://server/"),
+    ]),
+    help("manifests", &[], &[
+        ("A Kubernetes job of 8 pods", "yamabiko manifests plan.toml --shards 8 --start-at 2030-01-01T08:00:00Z"),
+        ("A Slurm array", "yamabiko manifests plan.toml --shards 8 --start-at 2030-01-01T08:00:00Z --slurm"),
     ]),
     help("merge", &[], &[
         ("The last two runs, shards of one load", "yamabiko merge last~1 last"),

@@ -113,8 +113,6 @@ fn a_closed_loop_is_divided_by_connections_and_requests() {
     let shards = made(&workspace, &server.url(), 2, "-c 5 -n 101");
     let offered: Vec<u64> = shards.iter().map(|shard| count(shard, "load.offered_requests")).collect();
     assert_eq!(offered, [51, 50]);
-    let opened: Vec<u64> = shards.iter().map(|shard| count(shard, "load.connections_opened")).collect();
-    assert_eq!(opened, [3, 2]);
     let merged = merge(&workspace, &shards.iter().map(folder).collect::<Vec<_>>(), &[]);
     assert_eq!((count(&merged, "load.completed"), server.heads().len()), (101, 101));
     assert_eq!(check(&merged, "shards_ended_together")["state"], "not_applicable");
@@ -163,7 +161,7 @@ fn runs_of_different_loads_and_repeated_shards_are_refused() {
     fs::remove_file(&state).unwrap();
     refused(&[first, second], &["has no shard.state"]);
     let existing = workspace.path().join("www");
-    workspace.run(&["merge", str_of(first), "-o", str_of(&existing)]).refused(2, &["mkdir", "File exists"]);
+    workspace.run(&["merge", str_of(first), "-o", str_of(&existing)]).refused(1, &["www", "it exists already"]);
 }
 
 #[test]
