@@ -20,12 +20,13 @@ const fn help(
 }
 
 /// Groups of verbs by purpose.
-pub(super) const GROUPS: [(&str, &[&str]); 6] = [
-    ("Measure", &["demo", "bench", "run", "manifests", "compare", "ab", "cache", "gateway", "disk"]),
-    ("Emulate", &["net", "serve", "profile"]),
-    ("Observe", &["watch", "tap", "live"]),
-    ("Find limits", &["capacity", "predict", "explain"]),
-    ("Look at results", &["report", "runs", "merge", "export"]),
+pub(super) const GROUPS: [(&str, &[&str]); 4] = [
+    (
+        "Measure",
+        &["demo", "bench", "run", "manifests", "compare", "capacity", "predict", "ab", "cache", "gateway", "disk"],
+    ),
+    ("Emulate and observe", &["net", "serve", "profile", "watch", "tap", "live"]),
+    ("Look at results", &["report", "runs", "merge", "explain", "export"]),
     ("Papers and set-up", &["reproduce", "doctor", "completions", "man"]),
 ];
 
