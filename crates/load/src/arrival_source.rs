@@ -116,7 +116,7 @@ mod tests {
         let arrivals = Arrivals::Logged(Arc::new(logged));
         let arrival_source = |index, of| {
             let mut arrival_source =
-                ArrivalSource::new(&arrivals, Timestamp::from_nanos(100), 1, 3, Shard { index, of })
+                ArrivalSource::new(&arrivals, Timestamp::from_nanos(100), 1, 3, Shard::new(index, of))
                     .expect("an open loop");
             let mut taken = Vec::new();
             while arrival_source.next() < Timestamp::MAX {

@@ -129,6 +129,8 @@ pub struct Load {
     start: Timestamp,
     phase: Phase,
     arrivals: Loop,
+    /// Arrivals of the measured phase in the whole schedule so far, those of other shards included.
+    arrivals_measured: u64,
     /// Chooses the request of an arrival.
     chooser: Chooser,
     /// Virtual users of a cache workload, which choose the requests of arrivals.
@@ -232,6 +234,7 @@ impl Load {
             start,
             phase: Phase::new(start + spec.warmup, spec.duration, requests_max),
             arrivals,
+            arrivals_measured: 0,
             chooser,
             virtual_users,
             placeholder_seed: Rng::named(spec.seed, "places").next(),
@@ -344,6 +347,18 @@ impl Load {
     /// counts by shares.
     pub fn measured(&self) -> (Timestamp, Option<Timestamp>) {
         (self.phase.start(), self.phase.end())
+    }
+
+    /// Arrivals of the whole schedule in the measured phase, those of other shards included; `None` for a closed loop,
+    /// which has no schedule. Every shard counts the same number, unless its phase was ended early ([`Self::stop`],
+    /// [`Self::end_at`]).
+    pub fn arrivals_measured(&self) -> Option<u64> {
+        matches!(self.arrivals, Loop::Open(_)).then_some(self.arrivals_measured)
+    }
+
+    /// Whether requests follow from responses, so that an arrival may be several requests.
+    pub fn follows_up(&self) -> bool {
+        self.follows_up
     }
 
     /// Requests scheduled in the measured phase that have not ended.

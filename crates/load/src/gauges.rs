@@ -4,6 +4,7 @@
 //! the samples is the mean over time. The mean is not computed from records, since Little's law compares it with them.
 
 mod batch;
+mod sample_log;
 mod shards;
 
 use std::time::Duration;
@@ -15,6 +16,7 @@ use crate::Live;
 use crate::tally::Span;
 use batch::BatchMeans;
 
+pub use sample_log::{SampleLog, SummedSamples};
 pub use shards::{GaugeMerger, GaugeSample, ShardSampler};
 
 /// Samples [`Live`] at random times with exponential gaps.

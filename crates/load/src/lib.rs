@@ -54,7 +54,10 @@ pub use connection::{ConnectionEnd, ConnectionKey};
 pub use engine::{Action, Load, RACE_MARGIN, RequestHead, StreamFailure, StreamKey};
 pub use error::LoadError;
 pub use faults::merged_faults;
-pub use gauges::{GaugeMerger, GaugeSample, GaugeSampler, GaugeStatistics, Levels, SecondGauges, ShardSampler};
+pub use gauges::{
+    GaugeMerger, GaugeSample, GaugeSampler, GaugeStatistics, Levels, SampleLog, SecondGauges, ShardSampler,
+    SummedSamples,
+};
 pub use live::Live;
 pub use spec::{HttpVersion, LoadSpec, Retry, Reuse, Shard, parse_header};
 pub use tally::{

@@ -65,24 +65,47 @@ impl LoadSpec {
 /// One of several engines that make one load together, each with its own clients, connections and records.
 ///
 /// Every shard draws the whole schedule and takes its own arrivals from it, so that requests, scheduled times and
-/// clients do not depend on the number of shards.
+/// clients do not depend on the number of shards. A load on several machines is divided twice: among the machines, and
+/// on each machine among its loops. What a machine makes depends on its number and the number of machines alone, so
+/// machines may have different numbers of loops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
     /// Index of this shard, from 0.
     pub index: u32,
-    /// Number of shards, at least 1.
+    /// Number of shards, at least 1, counted as if every machine had as many loops as this one.
     pub of: u32,
+    /// Number of machines, at least 1, a divisor of `of`. This shard's machine is number `index % machines`.
+    pub machines: u32,
 }
 
 impl Shard {
     /// The only shard of a load that is not divided.
-    pub const WHOLE: Shard = Shard { index: 0, of: 1 };
+    pub const WHOLE: Shard = Shard::new(0, 1);
 
-    /// Whether this shard makes an arrival. All requests and connections of a client belong to one shard, unless there
-    /// are fewer clients than shards.
+    /// Shard `index` of `of` on one machine.
+    pub const fn new(index: u32, of: u32) -> Shard {
+        Shard { index, of, machines: 1 }
+    }
+
+    /// The part of loop `inner` among the loops of machine `machine`: both are shards of one level, by
+    /// [`Shard::new`].
+    pub const fn nested(machine: Shard, inner: Shard) -> Shard {
+        Shard { index: machine.index + machine.of * inner.index, of: machine.of * inner.of, machines: machine.of }
+    }
+
+    /// Whether this shard makes an arrival. All requests and connections of a client belong to one machine, unless
+    /// there are fewer clients than machines; and to one loop of it, unless there are fewer clients than `of`.
     pub const fn takes(self, sequence: u64, client: u32, clients: u32) -> bool {
-        let turn = if clients >= self.of { client as u64 } else { sequence };
-        turn % self.of as u64 == self.index as u64
+        let (machines, loops) = (self.machines as u64, (self.of / self.machines) as u64);
+        let (index, client) = (self.index as u64, client as u64);
+        if clients >= self.of {
+            return client % self.of as u64 == index;
+        }
+        // The machine's part must not depend on the number of its loops.
+        if clients >= self.machines {
+            return client % machines == index % machines && sequence % loops == index / machines;
+        }
+        sequence % self.of as u64 == index
     }
 
     /// Number in the run of this shard's `local`-th connection, session or request of a closed loop, from 0; unique
@@ -195,7 +218,7 @@ pub(crate) mod tests {
     #[test]
     fn shards_divide_numbers_arrivals_and_shares_exactly() {
         for of in 1..9 {
-            let shards: Vec<Shard> = (0..of).map(|index| Shard { index, of }).collect();
+            let shards: Vec<Shard> = (0..of).map(|index| Shard::new(index, of)).collect();
             for n in 0..40u64 {
                 assert_eq!(shards.iter().map(|shard| shard.share(n)).sum::<u64>(), n, "{n} by {of}");
                 let numbers =
@@ -207,6 +230,31 @@ pub(crate) mod tests {
                     let takers = shards.iter().filter(|shard| shard.takes(n, n as u32 % clients, clients)).count();
                     assert_eq!(takers, 1, "{n}, {clients} clients, {of} shards");
                 }
+            }
+        }
+    }
+
+    /// Machines with different numbers of loops still divide everything exactly, and a machine's part is the same for
+    /// any number of its loops.
+    #[test]
+    fn machines_with_any_number_of_loops_divide_arrivals_and_shares_exactly() {
+        for (machines, clients) in (1..6).flat_map(|machines| (1..20).map(move |clients| (machines, clients))) {
+            let loops = |machine: u32, count: u32| {
+                (0..count).map(move |inner| Shard::nested(Shard::new(machine, machines), Shard::new(inner, count)))
+            };
+            // Machine m has m + 1 loops.
+            let all: Vec<Shard> = (0..machines).flat_map(|machine| loops(machine, machine + 1)).collect();
+            for n in 0..60u64 {
+                let client = (n * 7 % u64::from(clients)) as u32;
+                let takers: Vec<_> = all.iter().filter(|shard| shard.takes(n, client, clients)).collect();
+                assert_eq!(takers.len(), 1, "{n}, {clients} clients, {machines} machines");
+                let alone = (0..machines).find(|&machine| Shard::new(machine, machines).takes(n, client, clients));
+                assert_eq!(Some(takers[0].index % machines), alone, "{n}, {clients} clients, {machines} machines");
+                assert_eq!(all.iter().map(|shard| shard.share(n)).sum::<u64>(), n);
+                let numbers = all.iter().flat_map(|&shard| (0..shard.share(n)).map(move |local| shard.number(local)));
+                let mut numbers: Vec<u64> = numbers.collect();
+                numbers.sort_unstable();
+                assert_eq!(numbers, (0..n).collect::<Vec<_>>(), "{machines} machines");
             }
         }
     }

@@ -22,7 +22,8 @@ mod urls;
 use std::collections::BTreeMap;
 
 use schema::document;
-use schema::{DistributionRecord, Quantiles, RequestRecord, SecondRecord};
+use schema::{DistributionRecord, FailureCause, Quantiles, RequestRecord, SecondRecord};
+use serde::{Deserialize, Serialize};
 use stats::Histogram;
 use units::Timestamp;
 
@@ -41,7 +42,7 @@ pub use spans::Span;
 pub use urls::Urls;
 
 /// The settings of a tally.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TallySpec {
     /// Whether the loop is open.
     pub open_loop: bool,
@@ -55,14 +56,15 @@ pub struct TallySpec {
     pub phases: Vec<PhaseSpan>,
 }
 
-/// Aggregates the records of a run.
-#[derive(Debug)]
+/// Aggregates the records of a run. Its serialised form has every count: what was read back is merged as losslessly as
+/// the tally itself.
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Tally {
     spec: TallySpec,
     histograms: Histograms,
     completed: u64,
     achieved: u64,
-    failed: BTreeMap<&'static str, u64>,
+    failed: BTreeMap<FailureCause, u64>,
     status: BTreeMap<u16, u64>,
     bytes_received: u64,
     bytes_sent: u64,
@@ -79,7 +81,7 @@ pub struct Tally {
 }
 
 /// The distributions of the measured phase, for .hlog files and plots; all in nanoseconds.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Histograms {
     /// done - scheduled; failed requests included, up to the time of their failure.
     pub response_time: Histogram,
@@ -148,7 +150,7 @@ pub struct SoFar {
 }
 
 /// One group of a breakdown.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Part {
     completed: u64,
     failed: u64,
@@ -254,6 +256,25 @@ impl Tally {
         }
     }
 
+    /// Whether the other tally counts the same load: the same start of the measured phase, clients, URLs and phases.
+    /// Only then may the two be merged.
+    pub fn is_of_same_load(&self, other: &Tally) -> bool {
+        let facts = |tally: &Tally| {
+            let TallySpec { open_loop, measured, clients_rtt_ns, urls, phases } = tally.spec.clone();
+            (open_loop, measured.0, clients_rtt_ns, urls, phases)
+        };
+        let is_whole = |tally: &Tally| {
+            let bands = tally.distances.is_some() == tally.spec.clients_rtt_ns.is_some();
+            bands && tally.urls.is_of(&tally.spec.urls) && tally.phases.is_of(&tally.spec.phases, tally.spec.measured.0)
+        };
+        facts(self) == facts(other)
+            && is_whole(other)
+            && match (&self.distances, &other.distances) {
+                (Some(own), Some(other)) => own.is_of_same_clients(other),
+                (own, other) => own.is_none() && other.is_none(),
+            }
+    }
+
     /// Adds the counts of another tally of the same load: the statistics become those of one tally of all records. The
     /// end of the measured phase is this tally's, or the other's if this one has none.
     ///
@@ -301,7 +322,7 @@ impl Tally {
         SoFar {
             completed: self.completed,
             achieved: self.achieved,
-            failed: self.failed.iter().map(|(&cause, &count)| (cause.to_owned(), count)).collect(),
+            failed: self.failed.iter().map(|(cause, &count)| (cause.name().to_owned(), count)).collect(),
             status: self.status.iter().map(|(status, &count)| (status.to_string(), count)).collect(),
             response_time_ns: self.histograms.response_time.quantiles(),
             send_lag_ns: self.histograms.send_lag.quantiles(),
@@ -322,7 +343,7 @@ impl Tally {
             offered_rate_per_s: per_second(offered),
             completed: self.completed,
             achieved_rate_per_s: per_second(self.achieved),
-            failed: self.failed.iter().map(|(&cause, &count)| (cause.to_owned(), count)).collect(),
+            failed: self.failed.iter().map(|(cause, &count)| (cause.name().to_owned(), count)).collect(),
             // The caller adds the reasons from the engine.
             malformed_responses: Vec::new(),
             in_flight_at_end: unfinished,
@@ -377,7 +398,7 @@ impl Tally {
                 self.completed += 1;
                 *self.status.entry(record.status).or_default() += 1;
             }
-            Some(cause) => *self.failed.entry(cause.name()).or_default() += 1,
+            Some(cause) => *self.failed.entry(cause).or_default() += 1,
         }
         self.bytes_received += record.bytes_received;
         self.bytes_sent += record.bytes_sent;

@@ -16,6 +16,13 @@ impl Plan {
             components.check()?;
         }
         if let Some(capacity) = &self.capacity {
+            if !self.shard.is_unset() {
+                return Err(PlanError::Contradiction(
+                    "[shard] is a part of one run, and a search for a capacity ([capacity]) makes many: leave one of the two \
+                     out"
+                        .into(),
+                ));
+            }
             return capacity.check(self);
         }
         self.check_run().map_err(PlanError::Contradiction)
@@ -37,7 +44,8 @@ impl Plan {
         }
         self.check_ends()?;
         self.check_watch()?;
-        self.check_target()
+        self.check_target()?;
+        self.shard.check(self)
     }
 
     /// Refuses a server, an origin or a path that do not go together.

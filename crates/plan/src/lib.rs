@@ -20,6 +20,7 @@ mod path;
 mod proxy;
 mod replay;
 mod server;
+mod shard;
 pub mod slo;
 mod target;
 mod tls;
@@ -46,6 +47,7 @@ pub use self::path::PathPlan;
 pub use self::proxy::Proxy;
 pub use self::replay::{ClientMapping, HarPlan, LogFormat, ReplayPlan};
 pub use self::server::{ServerPlan, ServerTcp};
+pub use self::shard::{ShardOf, ShardPlan, StartAt};
 pub use self::target::{AddressFamily, TargetPlan, To};
 pub use self::tls::{Alpn, TlsPlan, TlsVersion};
 pub use self::transport::STREAMS;
@@ -86,6 +88,9 @@ pub struct Plan {
     /// How the load generator waits, and on which cores each part runs.
     #[serde(default)]
     pub host: HostPlan,
+    /// The part of the load that this machine makes, and the time at which all machines begin.
+    #[serde(default, skip_serializing_if = "ShardPlan::is_unset")]
+    pub shard: ShardPlan,
     /// The objective that the run must meet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slo: Option<Slo>,
@@ -110,6 +115,7 @@ impl Default for Plan {
             target: TargetPlan::default(),
             watch: WatchPlan::default(),
             host: HostPlan::default(),
+            shard: ShardPlan::default(),
             slo: None,
             capacity: None,
             components: None,

@@ -211,6 +211,10 @@ fn plan() -> impl Strategy<Value = Plan> {
             let slo = slo.map(|typed| typed.parse().unwrap());
             let addresses = if load.proxy.is_none() { target.addresses } else { Vec::new() };
             let target = TargetPlan { addresses, ..target };
+            let shard = ShardPlan {
+                shard: (seed % 5 == 0 && server.is_none()).then_some(ShardOf { index: 0, count: 1 }),
+                start_at: (seed % 5 == 0 && server.is_none()).then_some(StartAt::of_unix_ns(seed)),
+            };
             Plan {
                 name,
                 seed,
@@ -220,6 +224,7 @@ fn plan() -> impl Strategy<Value = Plan> {
                 target,
                 watch,
                 host: HostPlan { wait, idle, engine, placement, threads: 1 + seed as u32 % 4 },
+                shard,
                 origin: None,
                 capacity: None,
                 components: None,

@@ -287,6 +287,15 @@ impl LoadPlan {
 
     /// Resolves the plan's file names against `folder` and makes them absolute, so that the plan may be moved.
     pub fn find_files_from(&mut self, folder: &Path) {
+        for file in self.files_mut() {
+            let joined = folder.join(&*file);
+            // Without a current directory the name stays as written.
+            *file = std::path::absolute(&joined).unwrap_or(joined);
+        }
+    }
+
+    /// The names of all files that the load reads.
+    pub fn files_mut(&mut self) -> impl Iterator<Item = &mut PathBuf> {
         let bodies = self.request.iter_mut().filter_map(|request| request.body_file.as_mut());
         let recordings = self.replay.iter_mut().map(|replay| &mut replay.file);
         let recordings = recordings.chain(self.har.iter_mut().map(|har| &mut har.file));
@@ -294,11 +303,7 @@ impl LoadPlan {
         let plain = [&mut self.body, &mut self.urls, &mut self.rate_file].into_iter().flatten();
         let tls =
             self.tls.iter_mut().flat_map(|tls| [&mut tls.cacert, &mut tls.cert, &mut tls.key].into_iter().flatten());
-        for file in plain.chain(recordings).chain(bodies).chain(tls) {
-            let joined = folder.join(&*file);
-            // Without a current directory the name stays as written.
-            *file = std::path::absolute(&joined).unwrap_or(joined);
-        }
+        plain.chain(recordings).chain(bodies).chain(tls)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use schema::Quantiles;
-use schema::document::{Check, CheckState, Load, Path, Quic, Slo, Tls, Validity, Verdict, Weight};
+use schema::document::{Check, CheckState, Load, Path, Quic, Run, Slo, Tls, Validity, Verdict, Weight};
 use stats::materiality::{is_known, values_needed};
 
 use crate::durations;
@@ -257,6 +257,20 @@ pub fn wall_clock(rfc3339: &str) -> String {
 pub fn span(seconds: f64) -> String {
     let seconds = if seconds.is_finite() { seconds.max(0.0) } else { 0.0 };
     if seconds.fract() == 0.0 && seconds < 1e9 { format!("{seconds} s") } else { figures::duration_f64(seconds * 1e9) }
+}
+
+/// Which part of a load the figures are of, if the load was divided among machines.
+pub fn shards(run: &Run) -> Option<String> {
+    if let Some(shard) = &run.shard {
+        return Some(format!(
+            "part {}/{} of the load alone; every figure is of this part (yamabiko merge joins the parts)",
+            shard.index, shard.count
+        ));
+    }
+    let all = run.shards.len();
+    let missing = run.shards.iter().filter(|shard| shard.verdict == "missing").count();
+    let machines = run.host.settings.get("machines").map(|machines| format!(" on {machines} machines"));
+    (all > 0).then(|| format!("{} of {all} parts of the load{}", all - missing, machines.unwrap_or_default()))
 }
 
 /// The recordings that the load replays (an access log, a HAR file), each with its name.

@@ -95,7 +95,8 @@ fn when(run: &Run) -> String {
         time if time.is_empty() => time,
         time => format!("{time}: "),
     };
-    format!("{started}measured for {}{warmup}{early}.", span(run.duration_s))
+    let part = crate::phrases::shards(run).map(|text| format!(" Shards: {text}.")).unwrap_or_default();
+    format!("{started}measured for {}{warmup}{early}.{part}", span(run.duration_s))
 }
 
 fn objective(slo: &Slo, requests: u64) -> Section {

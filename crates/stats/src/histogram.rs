@@ -5,6 +5,7 @@
 //! error. [`quantiles_of`](crate::quantiles_of) is the exact counterpart for a sample that fits into memory.
 
 use schema::Quantiles;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// Counts of values from 0 to one hour, in nanoseconds, to three significant digits.
 ///
@@ -164,6 +165,66 @@ impl Histogram {
     }
 }
 
+/// The serialised form: the count of every bucket that has one, and the exact sums.
+#[derive(Serialize, Deserialize)]
+struct Parts {
+    /// The largest value of each bucket with its count, in ascending order.
+    buckets: Vec<(u64, u64)>,
+    sum: u128,
+    sum_of_squares: u128,
+    min: u64,
+    max: u64,
+}
+
+impl Serialize for Histogram {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let recorded = self.counts.iter_recorded();
+        let buckets = recorded.map(|bucket| (bucket.value_iterated_to().min(Self::HIGHEST), bucket.count_at_value()));
+        let Histogram { sum, sum_of_squares, min, max, .. } = *self;
+        Parts { buckets: buckets.collect(), sum, sum_of_squares, min, max }.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Histogram {
+    /// Refuses sums that no values in these buckets have, so that every statistic can be computed.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let parts = Parts::deserialize(deserializer)?;
+        parts.histogram().ok_or_else(|| de::Error::custom("a histogram whose sums do not belong to its counts"))
+    }
+}
+
+impl Parts {
+    fn histogram(self) -> Option<Histogram> {
+        let mut histogram = Histogram::new();
+        let mut total = 0u64;
+        for &(value, count) in &self.buckets {
+            total = total.checked_add(count).filter(|&total| total <= COUNT_MAX)?;
+            histogram.record_n((value <= Histogram::HIGHEST).then_some(value)?, count);
+        }
+        if total == 0 {
+            let is_empty = (self.sum, self.sum_of_squares, self.min, self.max) == (0, 0, u64::MAX, 0);
+            return is_empty.then_some(histogram);
+        }
+        let Parts { sum, sum_of_squares, min, max, .. } = self;
+        let counts = &histogram.counts;
+        let in_bucket = |edge: u64, value: u64| counts.lowest_equivalent(edge) == counts.lowest_equivalent(value);
+        let is_in_range = min <= max && max <= Histogram::HIGHEST;
+        let ends = is_in_range && in_bucket(histogram.min, min) && in_bucket(histogram.max, max);
+        let range = u128::from(total) * u128::from(min)..=u128::from(total) * u128::from(max);
+        // By the inequality of Cauchy and Schwarz; in floats, since the products exceed 128 bits.
+        let squares = sum_of_squares as f64 * total as f64;
+        let is_possible = squares >= sum as f64 * sum as f64 * (1.0 - 1e-9)
+            && squares <= total as f64 * total as f64 * max as f64 * max as f64 * (1.0 + 1e-9);
+        if !(ends && range.contains(&sum) && is_possible) {
+            return None;
+        }
+        Some(Histogram { sum, sum_of_squares, min, max, ..histogram })
+    }
+}
+
+/// Most values of a histogram that is read: its sums cannot overflow.
+const COUNT_MAX: u64 = 1 << 40;
+
 impl Default for Histogram {
     fn default() -> Self {
         Histogram::new()
@@ -174,7 +235,8 @@ impl Default for Histogram {
 /// subtracting two large floats would lose a deviation that is small compared with the mean.
 fn deviation(count: u64, sum: u128, sum_of_squares: u128) -> f64 {
     let centre = sum / u128::from(count);
-    let about_centre = sum_of_squares + centre * centre * u128::from(count) - 2 * centre * sum;
+    // Sums that were read from a file may be wrong within the checks of reading.
+    let about_centre = (sum_of_squares + centre * centre * u128::from(count)).saturating_sub(2 * centre * sum);
     let offset = (sum % u128::from(count)) as f64 / count as f64;
     (about_centre as f64 / count as f64 - offset * offset).max(0.0).sqrt()
 }
@@ -226,6 +288,29 @@ mod tests {
         assert!((histogram.quantiles().stddev - (2.0f64 / 3.0).sqrt()).abs() < 1e-9);
     }
 
+    #[test]
+    fn sums_that_do_not_belong_to_the_counts_are_refused() {
+        let read = |text: String| serde_json::from_str::<Histogram>(&text).is_ok();
+        let whole = |buckets: &str, sum: u64, squares: u64, min: u64, max: u64| {
+            format!("{{\"buckets\":{buckets},\"sum\":{sum},\"sum_of_squares\":{squares},\"min\":{min},\"max\":{max}}}")
+        };
+        assert!(read(whole("[[10,2],[20,1]]", 40, 600, 10, 20)));
+        assert!(read(whole("[]", 0, 0, u64::MAX, 0)));
+        for wrong in [
+            whole("[[10,2],[20,1]]", 29, 600, 10, 20),
+            whole("[[10,2],[20,1]]", 61, 600, 10, 20),
+            whole("[[10,2],[20,1]]", 40, 10, 10, 20),
+            whole("[[10,2],[20,1]]", 40, 6_000, 10, 20),
+            whole("[[10,2],[20,1]]", 40, 600, 9, 20),
+            whole("[[10,2],[20,1]]", 40, 600, 10, 21),
+            whole("[]", 1, 0, u64::MAX, 0),
+            whole("[[3600000000001,1]]", 10, 100, 10, 10),
+            whole("[[10,18446744073709551615],[20,1]]", 40, 600, 10, 20),
+        ] {
+            assert!(!read(wrong.clone()), "{wrong}");
+        }
+    }
+
     fn close_above(estimate: u64, exact: u64) -> bool {
         estimate >= exact && estimate as f64 <= exact as f64 * 1.001 + 1.0
     }
@@ -248,6 +333,22 @@ mod tests {
             ] {
                 prop_assert!(close_above(estimate, exact), "{} against {}", estimate, exact);
             }
+        }
+
+        /// What was written and read back is the same histogram in every statistic, also after a merge.
+        #[test]
+        fn a_serialised_histogram_is_the_same_histogram(
+            values in prop::collection::vec((0u64..=u64::MAX, 1u64..1000), 0..50),
+        ) {
+            let mut histogram = Histogram::new();
+            values.iter().for_each(|&(value, count)| histogram.record_n(value, count));
+            let text = serde_json::to_string(&histogram).unwrap();
+            let mut read: Histogram = serde_json::from_str(&text).unwrap();
+            prop_assert_eq!(read.quantiles(), histogram.quantiles());
+            prop_assert!(read.inner() == histogram.inner());
+            read.merge(&histogram);
+            histogram.merge(&histogram.clone());
+            prop_assert_eq!(read.quantiles(), histogram.quantiles());
         }
 
         #[test]

@@ -51,6 +51,21 @@ impl RunFolder {
         Ok(RunFolder { path, started, lock })
     }
 
+    /// Creates the folder of a run at `path`, outside of a run store. Its name is the run's id.
+    ///
+    /// # Errors
+    /// The folder exists or cannot be created, or its name is not text.
+    pub fn create_at(path: &Path, started: SystemTime) -> Result<Self> {
+        fs::create_dir(path).map_err(|source| StoreError::io("mkdir", path, source))?;
+        let whole = fs::canonicalize(path).map_err(|source| StoreError::io("realpath", path, source))?;
+        if whole.file_name().and_then(|name| name.to_str()).is_none() {
+            let _ = fs::remove_dir(&whole);
+            let why = "the name of a run's folder must be text (UTF-8)".to_owned();
+            return Err(StoreError::Refused { what: path.display().to_string(), why });
+        }
+        RunFolder::new(whole, started)
+    }
+
     /// Opens the folder of a run that ended, or was killed, to resume it.
     ///
     /// # Errors

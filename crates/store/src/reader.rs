@@ -200,12 +200,16 @@ impl<R: Record> Iterator for Rows<R> {
 }
 
 /// The files of a table, in order. If the joined file exists, parts are remains of a crash between joining and
-/// removing, and would count every row twice: they are ignored.
+/// removing, and would count every row twice: they are ignored. A merged run has a file for each shard, in the order of
+/// the shards.
 pub(crate) fn table_files(dir: &Path, table: &str) -> Result<Vec<PathBuf>> {
     let joined = joined_path(dir, table);
     match joined.try_exists() {
         Ok(true) => Ok(vec![joined]),
-        Ok(false) => part_paths(&dir.join(table)),
+        Ok(false) => match part_paths(&dir.join(table))? {
+            parts if parts.is_empty() => shard_paths(&dir.join(table)),
+            parts => Ok(parts),
+        },
         Err(source) => Err(StoreError::io("stat", &joined, source)),
     }
 }
@@ -213,6 +217,28 @@ pub(crate) fn table_files(dir: &Path, table: &str) -> Result<Vec<PathBuf>> {
 fn joined_path(dir: &Path, table: &str) -> PathBuf {
     dir.join(format!("{table}.parquet"))
 }
+
+/// The files in a merged table's folders `shard=0`, `shard=1` .., by number of the shard; empty without them.
+fn shard_paths(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(source) if source.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(source) => return Err(StoreError::io("opendir", folder, source)),
+    };
+    let mut shards = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(|source| StoreError::io("readdir", folder, source))?;
+        let name = entry.file_name();
+        let index = name.to_str().and_then(|name| name.strip_prefix(SHARD_FOLDER)).and_then(|index| index.parse().ok());
+        shards.extend(index.map(|index: u32| (index, entry.path())));
+    }
+    shards.sort();
+    let files = shards.iter().map(|(_, folder)| part_paths(folder)).collect::<Result<Vec<_>>>()?;
+    Ok(files.concat())
+}
+
+/// Beginning of the name of a shard's folder within a merged table's folder (Hive partitioning).
+const SHARD_FOLDER: &str = "shard=";
 
 /// The closed parts in a table's folder, in order; empty without the folder.
 pub(crate) fn part_paths(folder: &Path) -> Result<Vec<PathBuf>> {

@@ -28,6 +28,14 @@ impl Clock {
         Clock { zero_ns: 0, started: SystemTime::now().checked_sub(since).unwrap_or(SystemTime::UNIX_EPOCH) }
     }
 
+    /// A clock whose zero is where the wall clock, by its present setting, reads `zero_unix_ns` nanoseconds since 1970.
+    /// Before such a zero [`Self::now`] is 0.
+    pub fn at_unix_ns(zero_unix_ns: u64) -> Self {
+        let offset = i128::from(Clock::of_boot().zero_unix_ns());
+        let zero_ns = u64::try_from(i128::from(zero_unix_ns) - offset).unwrap_or(0);
+        Clock { zero_ns, started: SystemTime::UNIX_EPOCH + Duration::from_nanos(zero_unix_ns) }
+    }
+
     /// The wall clock's present reading less the time since the zero: its reading at the zero by its present setting,
     /// in nanoseconds since 1970. Two calls differ by the amount by which the wall clock was set or slewed in between;
     /// 0 if the zero lies before 1970 by that clock.
@@ -78,6 +86,17 @@ pub fn boot_id() -> Result<String> {
     let path = "/proc/sys/kernel/random/boot_id";
     let text = std::fs::read_to_string(path).map_err(Error::of(format!("read {path}")))?;
     Ok(text.trim().to_owned())
+}
+
+/// The largest error of the wall clock as the kernel knows it, from the program that synchronises it (adjtimex(2),
+/// `maxerror`); `None` if no program does.
+pub fn wall_clock_error() -> Option<Duration> {
+    // SAFETY: an all-zero timex is valid, and with modes = 0 only read.
+    let mut state: libc::timex = unsafe { std::mem::zeroed() };
+    // SAFETY: `state` outlives the call, which fills it.
+    let result = unsafe { libc::adjtimex(&raw mut state) };
+    let is_synchronised = result >= 0 && result != libc::TIME_ERROR && state.status & libc::STA_UNSYNC == 0;
+    is_synchronised.then(|| Duration::from_micros(u64::try_from(state.maxerror).unwrap_or(u64::MAX)))
 }
 
 /// Reads of the wall clock for one reading at the zero.
@@ -156,6 +175,24 @@ mod tests {
         let (a, b) = (clock.now(), clock.now());
         assert!(a <= b && b.as_secs_f64() < 5.0);
         assert_eq!(clock.from_monotonic_ns(clock.absolute(b).as_nanos() as u64), b);
+    }
+
+    #[test]
+    fn a_clock_with_its_zero_by_the_wall_clock_counts_from_there() {
+        let before = realtime_ns();
+        let clock = Clock::at_unix_ns(before - 5_000_000_000);
+        let (now, after) = (clock.now().as_nanos(), realtime_ns());
+        // A virtual machine's clocks may be slewed against each other meanwhile.
+        let read = now + before - 5_000_000_000;
+        assert!(read + 1_000_000 >= before && read <= after + 1_000_000, "{before} {read} {after}");
+        let later = Clock::at_unix_ns(after + 3_600_000_000_000);
+        assert_eq!(later.now(), Timestamp::ZERO);
+        assert_eq!(later.started(), SystemTime::UNIX_EPOCH + Duration::from_nanos(after + 3_600_000_000_000));
+        // The zero may not lie before the boot.
+        assert!(Clock::at_unix_ns(0).now().as_nanos() <= monotonic_ns());
+        if let Some(error) = wall_clock_error() {
+            assert!(error < Duration::from_secs(16), "a synchronised clock: {error:?}");
+        }
     }
 
     #[test]

@@ -32,6 +32,7 @@ mod possible;
 mod resolve;
 mod resources;
 mod schedule;
+mod shard_part;
 mod spec;
 mod urgency;
 
@@ -102,7 +103,8 @@ pub fn bench_tapped(
         observer.folder(path);
     }
     let mut network = Network::create(&resolved, &resources, folder.path()).inspect_err(|_| folder.discard())?;
-    let schedule = Schedule::start(&resolved, &resources, &load_spec);
+    let schedule = Schedule::start(&resolved, &resources, &load_spec, (interrupts, interrupts_before))
+        .inspect_err(|_| folder.discard())?;
     folder.set_zero(&schedule.clock);
     spec::set_wall_zero(&mut load_spec, schedule.clock.started());
 
@@ -147,9 +149,11 @@ pub fn bench_tapped(
         resolved: &resolved,
         resources: &resources,
         clock: schedule.clock,
+        start: schedule.start,
         shard: ShardEnd::merged(&shards),
         path,
         levels: recorded.levels,
+        samples: recorded.samples,
         wire: recorded.wire,
         table: recorded.table,
         store_error: recorded.store_error,

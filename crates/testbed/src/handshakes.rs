@@ -4,6 +4,7 @@
 //! path in both directions, the kernel of both ends, and the loop's own delay.
 
 use load::ConnectionEnd;
+use serde::{Deserialize, Serialize};
 use stats::Histogram;
 use units::Timestamp;
 
@@ -13,7 +14,7 @@ const RETRANSMITTED_NS: u64 = 900_000_000;
 
 /// Collects handshakes, including those of the warm-up: persistent connections are mostly opened there, and the path is
 /// the same during the whole run.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Handshakes {
     configured_ns: Vec<u64>,
     rtts: Histogram,
@@ -48,6 +49,11 @@ impl Handshakes {
                 self.measured_error.record(rtt.abs_diff(configured));
             }
         }
+    }
+
+    /// Whether both have the same clients and the same measured phase.
+    pub fn is_of_same_clients(&self, other: &Handshakes) -> bool {
+        self.configured_ns == other.configured_ns && self.measured_from == other.measured_from
     }
 
     /// Adds the handshakes of another collection of the same clients.

@@ -36,11 +36,13 @@ mod recorder;
 mod recording_folder;
 pub mod server;
 mod server_samples;
+pub mod shard_state;
 mod shards;
 pub mod snapshot;
 pub mod tap;
 pub mod tapping;
 pub mod topology;
+mod wall_clock;
 mod watch_part;
 pub mod watching;
 

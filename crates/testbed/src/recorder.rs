@@ -24,7 +24,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, s
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use load::{ConnectionEnd, GaugeMerger, Levels};
+use load::{ConnectionEnd, GaugeMerger, Levels, SampleLog};
 use schema::{CacheExchange, CacheFigures, RequestRecord, RunProgress, ServerSecond};
 use store::RunFolder;
 use sys::sched::{Cores, Urgency};
@@ -94,6 +94,8 @@ pub struct Recorded {
     pub counting: Counting,
     /// The gauges of all shards together.
     pub levels: Levels,
+    /// Their samples, if they are kept ([`GaugeMerger::keeping`]).
+    pub samples: Option<SampleLog>,
     /// The run's directory with the finished tables.
     pub folder: Option<RunFolder>,
     /// The capture's figures, if packets were captured.
@@ -427,7 +429,7 @@ impl<'a> Counts<'a> {
 
     /// The results, when all loops have ended.
     fn finish(self) -> Recorded {
-        let Counts { write_queue, mut counting, levels, judging, folder, wire, late, .. } = self;
+        let Counts { write_queue, mut counting, mut levels, judging, folder, wire, late, .. } = self;
         late.finish(&mut counting);
         let cache = judging.map(|judging| judging.finish(store_exchanges(write_queue)));
         let unverified = cache.as_ref().map_or(0, |cache| cache.unverified);
@@ -441,8 +443,19 @@ impl<'a> Counts<'a> {
             store_error = error;
             figures
         });
+        let samples = levels.take_kept();
         let levels = levels.finish();
-        Recorded { counting, levels, folder, wire, store_error, table: None, cache, exchanges_left_out: unverified }
+        Recorded {
+            counting,
+            levels,
+            samples,
+            folder,
+            wire,
+            store_error,
+            table: None,
+            cache,
+            exchanges_left_out: unverified,
+        }
     }
 }
 

@@ -41,6 +41,8 @@ pub struct ShardPlan {
     pub of: u32,
     /// All but the first are in their own processes, otherwise in threads of this one.
     pub in_processes: bool,
+    /// The part of this machine among several; all of the load on a single one.
+    pub machine: Shard,
 }
 
 impl ShardPlan {
@@ -49,12 +51,23 @@ impl ShardPlan {
         let processes = connections.div_ceil(connections_each.max(1)).max(1);
         let in_processes = processes > 1;
         let of = if in_processes { processes.max(threads) } else { threads };
-        ShardPlan { of: of.clamp(1, connections.max(1)), in_processes }
+        ShardPlan { of: of.clamp(1, connections.max(1)), in_processes, machine: Shard::WHOLE }
     }
 
-    /// Shard `index`.
+    /// The shards of this machine's part of a load.
+    #[must_use]
+    pub const fn of_machine(self, machine: Shard) -> Self {
+        ShardPlan { machine, ..self }
+    }
+
+    /// Shard `index` of this machine.
     pub const fn shard(self, index: u32) -> Shard {
-        Shard { index, of: self.of }
+        Shard::nested(self.machine, Shard::new(index, self.of))
+    }
+
+    /// Share of shard `index` of `n` items of this machine.
+    pub const fn share(self, index: u32, n: u64) -> u64 {
+        Shard::new(index, self.of).share(n)
     }
 
     /// Number of processes, including this one.
@@ -77,6 +90,8 @@ pub struct ShardEnd {
     pub live: Live,
     /// Requests of the measured phase in flight at the end.
     pub unfinished: u64,
+    /// Arrivals of the whole schedule in the measured phase ([`Load::arrivals_measured`]), if each is one request.
+    pub arrivals_of_all: Option<u64>,
     /// The shard's counters of a cache workload.
     pub mix: CacheCounters,
     /// The first request of the workload, as sent; of a cache workload the first that was sent.
@@ -107,6 +122,7 @@ impl ShardEnd {
             live: load.live(),
             mix: load.cache_counters(),
             unfinished: load.unfinished_measured(),
+            arrivals_of_all: load.arrivals_measured().filter(|_| !load.follows_up()),
             first_request: load.first_request().to_vec(),
             first_head: load.first_head().map(<[u8]>::to_vec),
             malformed_responses: load.malformed_responses(),
@@ -129,6 +145,7 @@ impl ShardEnd {
             all.measured.1 = all.measured.1.max(shard.measured.1);
             all.live = all.live.plus(shard.live);
             all.unfinished += shard.unfinished;
+            all.arrivals_of_all = all.arrivals_of_all.max(shard.arrivals_of_all);
             if all.first_request.is_empty() {
                 all.first_request.clone_from(&shard.first_request);
             }

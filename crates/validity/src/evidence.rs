@@ -82,7 +82,7 @@ impl LoopHealth {
 }
 
 /// Packets that the testbed itself lost. `None` if the counters could not be read.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct UnintendedDrops {
     /// Number of packets.
     pub packets: u64,
@@ -93,7 +93,7 @@ pub struct UnintendedDrops {
 }
 
 /// Rows of the table of requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct StoredRows {
     /// Number of rows.
     pub rows: u64,

@@ -27,7 +27,9 @@ mod live;
 mod log;
 #[cfg(feature = "manager")]
 mod manager;
+mod manifests;
 mod matrix;
+mod merge;
 #[cfg(feature = "experiments")]
 mod predict;
 mod profile;
@@ -55,7 +57,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use plan::cli::Given;
 use plan::slo::Slo;
-use plan::{HostPlan, LoadPlan, PathPlan, To, WatchPlan};
+use plan::{HostPlan, LoadPlan, PathPlan, ShardPlan, To, WatchPlan};
 use units::{RequestRate, parse_duration};
 
 pub use self::ab::Ab;
@@ -80,7 +82,9 @@ pub use self::learn::{By, Learn};
 pub use self::live::Live;
 #[cfg(feature = "manager")]
 pub use self::manager::{Manager, ManagerWhat, Token, TokenAdd};
+pub use self::manifests::Manifests;
 pub use self::matrix::{Matrix, MatrixRun};
+pub use self::merge::Merge;
 #[cfg(feature = "experiments")]
 pub use self::predict::{Described, Predict, Prediction};
 pub use self::profile::{Check, Profile, Show};
@@ -160,6 +164,10 @@ pub enum Verb {
     /// Compare two runs or two servers
     #[cfg(feature = "experiments")]
     Compare(Box<Compare>),
+    /// Merge the runs of a load's shards, of several machines
+    Merge(Merge),
+    /// Print a Kubernetes job or Slurm script of a load's shards
+    Manifests(Manifests),
     /// List, search, tag, delete, export, import stored runs
     Runs(Runs),
     /// Print a stored run; write it as HTML, CSV, HAR ..
@@ -215,6 +223,8 @@ pub struct Bench {
     #[command(flatten)]
     pub host: HostPlan,
     #[command(flatten)]
+    pub shard: ShardPlan,
+    #[command(flatten)]
     pub result: ResultOptions,
     /// Keep the headers of the packets of both ends, and explain what limits the responses, as `yamabiko explain` does
     #[arg(long, help_heading = "Explanation", conflicts_with = "no_save")]
@@ -259,6 +269,8 @@ pub struct Run {
     /// Offered rate, such as 110/s, instead of the plan's
     #[arg(short, long, allow_hyphen_values = true)]
     pub rate: Option<RequestRate>,
+    #[command(flatten)]
+    pub shard: ShardPlan,
     /// Exit with 3 also if the result is only suspect
     #[arg(long)]
     pub strict: bool,

@@ -65,6 +65,8 @@ fn main() -> ExitCode {
         Verb::Doctor(doctor) => verb::doctor::run(&doctor),
         #[cfg(feature = "experiments")]
         Verb::Compare(compare) => verb::compare::run(*compare),
+        Verb::Manifests(manifests) => verb::manifests::run(&manifests),
+        Verb::Merge(merge) => verb::merge::run(&merge),
         Verb::Runs(runs) => verb::runs::run(&runs),
         #[cfg(feature = "web")]
         Verb::Live(live) => verb::live::run(&live),

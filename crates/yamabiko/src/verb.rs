@@ -22,6 +22,8 @@ pub mod gateway;
 #[cfg(feature = "web")]
 pub mod live;
 pub mod man;
+pub mod manifests;
+pub mod merge;
 pub mod net;
 #[cfg(feature = "experiments")]
 pub mod predict;

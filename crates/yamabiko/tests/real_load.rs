@@ -14,6 +14,7 @@ mod real_load {
     mod handshakes;
     mod http2;
     pub mod http3;
+    mod machines;
     mod protocols;
     mod serve_http2;
     mod server;

@@ -6,6 +6,7 @@ mod support;
 mod results {
     mod export;
     mod live;
+    mod merge;
     mod progress;
     mod run_store;
     mod runs_import;

@@ -16,6 +16,7 @@ const ORDER: &[&str] = &[
     "cachebench",
     "disk",
     "experiment",
+    "merge",
     "doctor",
     "testbed",
     "validity",

@@ -86,6 +86,7 @@ impl Load {
     fn make_arrival(&mut self) {
         let Loop::Open(source) = &mut self.arrivals else { return };
         let Arrival { sequence, at, client, request } = source.take();
+        self.arrivals_measured += u64::from(at >= self.phase.start());
         if self.virtual_users.is_some() {
             let waiting = self.schedule_workload_request(at, sequence, client);
             self.put_last(waiting);
@@ -128,6 +129,7 @@ impl Load {
         let Loop::Open(source) = &mut self.arrivals else { return };
         while !source.is_own() && source.next() < Timestamp::MAX && self.phase.admits(source.next()) {
             let at = source.take().at;
+            self.arrivals_measured += u64::from(at >= self.phase.start());
             if let Some(virtual_users) = &mut self.virtual_users {
                 virtual_users.skip(at.since(self.start));
             }

@@ -11,6 +11,7 @@ use units::Timestamp;
 use super::Load;
 use super::output::ActionKind;
 use crate::queues::Queue;
+use crate::spec::Shard;
 
 /// This shard's share of the idle connections.
 #[derive(Debug, Default)]
@@ -108,8 +109,10 @@ impl Load {
         let (shard, clients, nth) = (self.spec.shard, u64::from(self.spec.clients), self.open_connections.tried);
         self.open_connections.tried += 1;
         // The shard that makes a client's requests opens the client's idle connections.
-        let own = shard.share(clients);
-        let client = if clients >= u64::from(shard.of) { shard.number(nth % own) } else { nth % clients };
+        let machine = Shard::new(shard.index % shard.machines, shard.machines);
+        let parts = [shard, machine].into_iter();
+        let part = parts.filter(|part| clients >= u64::from(part.of)).next().unwrap_or(Shard::WHOLE);
+        let client = part.number(nth % part.share(clients));
         let index = self.pool.take();
         let connection = self.pool.at(index);
         connection.client = client as u32;

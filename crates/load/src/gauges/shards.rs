@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 
 use units::Timestamp;
 
-use super::{Levels, SamplingTimes, SecondGauges, Sums};
+use super::{Levels, SampleLog, SamplingTimes, SecondGauges, Sums};
 use crate::Live;
 
 /// The gauges at one time.
@@ -75,6 +75,8 @@ pub struct GaugeMerger {
     merged_until: Timestamp,
     sums: Sums,
     shards: Vec<PendingSamples>,
+    /// The merged samples, if they are kept.
+    kept: Option<SampleLog>,
 }
 
 /// The samples of a shard for times that other shards have not reported yet.
@@ -92,7 +94,22 @@ impl GaugeMerger {
             merged_until: Timestamp::ZERO,
             sums: Sums::new(measured_start),
             shards: std::iter::repeat_with(PendingSamples::default).take(shards).collect(),
+            kept: None,
         }
+    }
+
+    /// Keeps the merged samples, for a load that is divided among machines.
+    #[must_use]
+    pub fn keeping(mut self) -> Self {
+        self.kept = Some(SampleLog::default());
+        self
+    }
+
+    /// Takes the merged samples, if they are kept, when all shards have ended.
+    pub fn take_kept(&mut self) -> Option<SampleLog> {
+        self.shards.iter_mut().for_each(|shard| shard.ended = true);
+        self.merge();
+        self.kept.take()
     }
 
     /// Sets the end of the overall statistics. Samples that all shards reported before the call stay counted.
@@ -157,6 +174,9 @@ impl GaugeMerger {
             }
             self.merged_until = self.times.take();
             self.sums.add(self.merged_until, sum);
+            if let Some(kept) = &mut self.kept {
+                kept.push(sum);
+            }
         }
     }
 }

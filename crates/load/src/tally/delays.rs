@@ -32,11 +32,12 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use schema::{Quantiles, RequestRecord};
+use serde::{Deserialize, Serialize};
 use stats::Histogram;
 use units::Timestamp;
 
 /// A time in which a loop made no progress although it had work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stall {
     /// When the loop last made progress, or began to wait.
     pub from: Timestamp,
@@ -65,8 +66,9 @@ const BURST_LENGTH_FACTOR: u32 = 3;
 /// Number of requests after which the shortest service time is taken as unaffected by stalls.
 const SHORTEST_SERVICE_TIME_SAMPLES: u64 = 100;
 
-/// Collects the delays of a run's requests, from the stalls and records of its shards.
-#[derive(Debug)]
+/// Collects the delays of a run's requests, from the stalls and records of its shards. Its serialised form has what is
+/// counted, without requests that wait for later stalls: see [`Delays::settle`].
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Delays {
     open_loop: bool,
     measured: (Timestamp, Option<Timestamp>),
@@ -77,7 +79,7 @@ pub struct Delays {
 }
 
 /// The counts from which bounds are computed.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Counted {
     all: Replaced,
     by_stalls: Replaced,
@@ -90,9 +92,10 @@ struct Counted {
 }
 
 /// The stalls of one shard, and its requests that are not counted yet.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 struct ShardDelays {
     /// Stalls of the shard and of the path.
+    #[serde(skip)]
     log: StallLog,
     /// Time up to which the shard has reported its own stalls.
     reported_until: Timestamp,
@@ -100,7 +103,9 @@ struct ShardDelays {
     stalled: Duration,
     late_wakeups: LateWakeups,
     /// Stalls that are not in the log yet, since earlier ones may still be reported.
+    #[serde(skip)]
     stalls: VecDeque<Stall>,
+    #[serde(skip)]
     requests: VecDeque<Brief>,
 }
 
@@ -109,8 +114,9 @@ struct ShardDelays {
 /// Bias: a loop cannot notice a preemption while it works; this counts as the generator's own lag. With io_uring the
 /// call that ends a wait also collects completions; this work counts as the machine's part if the wait ends over 10 us
 /// late.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 struct LateWakeups {
+    #[serde(skip)]
     log: StallLog,
     /// Total length in the measured phase.
     total: Duration,
@@ -214,15 +220,9 @@ impl Delays {
         self.add(shard, &[], Timestamp::MAX, &[]);
     }
 
-    /// Adds the counts of another collector, for other requests of the same load.
+    /// Adds the counts of another collector, for other requests of the same load, made by the same loops.
     pub fn merge(&mut self, mut other: Delays) {
-        other.settle_all();
-        let (counted, from) = (&mut self.counted, &other.counted);
-        counted.all.merge(&from.all);
-        counted.by_stalls.merge(&from.by_stalls);
-        counted.stalls += from.stalls;
-        counted.longest = counted.longest.max(from.longest);
-        counted.own_send_lag.merge(&from.own_send_lag);
+        self.add_counted(&mut other);
         for (number, shard) in other.shards.iter().enumerate() {
             if self.shards.len() <= number {
                 self.shards.push(ShardDelays::default());
@@ -230,6 +230,23 @@ impl Delays {
             self.shards[number].stalled += shard.stalled;
             self.shards[number].late_wakeups.total += shard.late_wakeups.total;
         }
+    }
+
+    /// Adds the counts of another machine's collector: its loops are other loops. Both must have reported everything.
+    pub fn merge_machine(&mut self, mut other: Delays) {
+        self.settle();
+        self.add_counted(&mut other);
+        self.shards.append(&mut other.shards);
+    }
+
+    fn add_counted(&mut self, other: &mut Delays) {
+        other.settle();
+        let (counted, from) = (&mut self.counted, &other.counted);
+        counted.all.merge(&from.all);
+        counted.by_stalls.merge(&from.by_stalls);
+        counted.stalls += from.stalls;
+        counted.longest = counted.longest.max(from.longest);
+        counted.own_send_lag.merge(&from.own_send_lag);
     }
 
     /// The bounds so far, for requests with the response times `response`.
@@ -247,11 +264,12 @@ impl Delays {
 
     /// The final bounds, after all shards have reported everything.
     pub fn finish(&mut self, response: &Histogram) -> DelayBounds {
-        self.settle_all();
+        self.settle();
         self.bounds(response)
     }
 
-    fn settle_all(&mut self) {
+    /// Counts every request, after all shards have reported everything.
+    pub fn settle(&mut self) {
         for shard in &mut self.shards {
             shard.settle(Timestamp::MAX, self.open_loop, &mut self.counted);
         }
@@ -401,7 +419,7 @@ impl StallLog {
 }
 
 /// Values of delayed requests with and without their delays.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Replaced {
     both: Option<Box<(Histogram, Histogram)>>,
     longest: u64,

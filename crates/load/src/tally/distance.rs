@@ -4,18 +4,19 @@ use std::collections::BTreeMap;
 
 use schema::RequestRecord;
 use schema::document::DistanceBand;
+use serde::{Deserialize, Serialize};
 
 use super::Part;
 
 /// Results by band of configured RTT, with edges at 1, 2, 5, 10, 20, 50 us and so on; only bands with clients.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Distances {
     /// Index into `bands` for each client.
     band_of_client: Vec<u16>,
     bands: Vec<Band>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Band {
     from: u64,
     to: u64,
@@ -41,6 +42,12 @@ impl Distances {
         if let Some(&band) = self.band_of_client.get(record.client as usize) {
             self.bands[usize::from(band)].part.add(record);
         }
+    }
+
+    /// Whether both have the same clients and bands.
+    pub(super) fn is_of_same_clients(&self, other: &Distances) -> bool {
+        let edges = |of: &Distances| of.bands.iter().map(|band| (band.from, band.to, band.clients)).collect::<Vec<_>>();
+        self.band_of_client == other.band_of_client && edges(self) == edges(other)
     }
 
     pub(super) fn merge(&mut self, other: &Distances) {

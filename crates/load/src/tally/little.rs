@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use units::Timestamp;
 
 /// Means over the measured phase, from the part of each request's and connection's time that lies *inside* the phase.
@@ -23,13 +24,13 @@ pub struct LittleTerms {
 }
 
 /// The sums of times.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Integrals {
     requests: Sum,
     connections: Sum,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Sum {
     nanos: u128,
     seen: u64,

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use schema::RequestRecord;
 use schema::document::PhasePart;
+use serde::{Deserialize, Serialize};
 use stats::Histogram;
 use units::Timestamp;
 
 /// A phase of the load with its own results. Phases follow each other from the beginning of the measured phase.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PhaseSpan {
     /// Name in results.
     pub name: String,
@@ -19,7 +20,7 @@ pub struct PhaseSpan {
 }
 
 /// The results of all phases, 0.8 MB each.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct ByPhase {
     /// End of each phase, in ascending order.
     ends: Vec<Timestamp>,
@@ -27,7 +28,7 @@ pub(super) struct ByPhase {
     phases: Vec<Phase>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Phase {
     span: PhaseSpan,
     completed: u64,
@@ -41,11 +42,6 @@ struct Phase {
 
 impl ByPhase {
     pub(super) fn new(spans: &[PhaseSpan], start: Timestamp) -> Self {
-        let mut end = start;
-        let ends = spans.iter().map(|span| {
-            end += span.lasts;
-            end
-        });
         let phase = |span: &PhaseSpan| Phase {
             span: span.clone(),
             completed: 0,
@@ -55,7 +51,16 @@ impl ByPhase {
             service_time: Histogram::new(),
             send_lag: Histogram::new(),
         };
-        ByPhase { ends: ends.collect(), start, phases: spans.iter().map(phase).collect() }
+        ByPhase { ends: ByPhase::ends(spans, start), start, phases: spans.iter().map(phase).collect() }
+    }
+
+    fn ends(spans: &[PhaseSpan], start: Timestamp) -> Vec<Timestamp> {
+        let mut end = start;
+        let ends = spans.iter().map(|span| {
+            end += span.lasts;
+            end
+        });
+        ends.collect()
     }
 
     /// Adds a request that was scheduled in the measured phase.
@@ -76,6 +81,12 @@ impl ByPhase {
         if let Some(phase) = self.at(done_at) {
             phase.achieved += 1;
         }
+    }
+
+    /// Whether these are results of the phases `spans` from `start` on.
+    pub(super) fn is_of(&self, spans: &[PhaseSpan], start: Timestamp) -> bool {
+        let ends = ByPhase::ends(spans, start);
+        self.start == start && self.ends == ends && self.phases.iter().map(|phase| &phase.span).eq(spans)
     }
 
     pub(super) fn merge(&mut self, other: &ByPhase) {

@@ -1,6 +1,7 @@
 //! The time series: counters of each second of the run.
 
 use schema::{DistributionRecord, Measure, RequestRecord, SecondRecord};
+use serde::{Deserialize, Serialize};
 use units::Timestamp;
 
 use super::sketch::Sketch;
@@ -9,10 +10,10 @@ use crate::gauges::SecondGauges;
 
 /// One entry per second from time zero of the run. All entries stay open, as a request that ends late still belongs to
 /// the second of its scheduled time. An entry has about 4 KB; an hour 15 MB.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Seconds(Vec<Second>);
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Second {
     offered: u64,
     started: u64,

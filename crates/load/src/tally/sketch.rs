@@ -1,11 +1,12 @@
 //! A compact histogram for one second of the time series.
 
 use schema::Bucket;
+use serde::{Deserialize, Serialize};
 
 /// Counts in buckets of constant relative width: percentiles are exact to 1.6 %, in a few kilobytes instead of the 270
 /// of the histogram of a whole run. Grows with the largest value. Minimum and maximum are exact and limit all
 /// percentiles.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Sketch {
     counts: Vec<u32>,
     total: u64,

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use schema::RequestRecord;
+use serde::{Deserialize, Serialize};
 use units::Timestamp;
 
 /// Counters of one span of the measured phase. A request is offered in the span of its scheduled time, and completed or
@@ -43,10 +44,10 @@ impl Span {
 }
 
 /// Counts of every span: 40 bytes each, 1.4 MB per hour.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Spans(Vec<Counts>);
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Counts {
     offered: u64,
     completed: u64,

@@ -2,6 +2,7 @@
 
 use schema::RequestRecord;
 use schema::document::{UrlPart, UrlsLeftOut};
+use serde::{Deserialize, Serialize};
 
 use super::Part;
 use crate::workload::{Choice, Workload};
@@ -9,7 +10,7 @@ use crate::workload::{Choice, Workload};
 /// The requests of a workload that are listed one by one. A histogram has 270 kB, so of many URLs only those with the
 /// highest weights in the plan are listed, and the others are counted together, so that sums stay complete. The choice
 /// depends only on the plan, so that all shards list the same URLs.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Urls {
     /// Names of the listed requests, in the order of the list.
     names: Vec<String>,
@@ -84,7 +85,7 @@ fn weights(workload: &Workload) -> Vec<f64> {
 }
 
 /// The results by URL; empty for a single URL.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct ByUrl {
     urls: Urls,
     listed: Vec<Part>,
@@ -105,6 +106,12 @@ impl ByUrl {
             Some(place) => self.listed[place].add(record),
             None => self.others.add(record),
         }
+    }
+
+    /// Whether these are results of `urls`.
+    pub(super) fn is_of(&self, urls: &Urls) -> bool {
+        let listed = if urls.names.len() > 1 { urls.names.len() } else { 0 };
+        self.urls == *urls && self.listed.len() == listed
     }
 
     pub(super) fn merge(&mut self, other: &ByUrl) {

@@ -6,6 +6,7 @@ mod closed_loop;
 mod figures;
 mod follow_ups;
 mod http3;
+mod machines;
 mod open_connections;
 mod open_loop;
 mod random_workloads;

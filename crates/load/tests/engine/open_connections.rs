@@ -10,7 +10,7 @@ const PER_SECOND: u32 = 100;
 
 /// One shard of a load that begins at 1 s, with 60 idle connections that are opened from time zero on.
 fn shard(index: u32, of: u32) -> World<impl Server> {
-    let shard = Shard { index, of };
+    let shard = Shard::new(index, of);
     let connections_max = shard.share(60) as u32;
     let spec = LoadSpec { shard, connections_max, clients: 12, ..spec(constant(50.0)) };
     let mut world = World::new(spec.clone(), answering(ms(3)));

@@ -265,7 +265,7 @@ fn users_start_evenly_spread_for_any_number_of_shards() {
     let scheduled = |of: u32| {
         let mut all = Vec::new();
         for index in 0..of {
-            let shard = Shard { index, of };
+            let shard = Shard::new(index, of);
             let spec = LoadSpec { shard, connections_max: shard.share(10) as u32, ..spec.clone() };
             let mut world = World::new(spec, answering(ms(0)));
             world.load.spread_users(Duration::from_secs(1));
@@ -351,7 +351,7 @@ fn sessions_do_not_depend_on_the_number_of_shards() {
         let mut sequences = Vec::new();
         let mut texts = Vec::new();
         for index in 0..of {
-            let world = run(LoadSpec { shard: Shard { index, of }, ..spec.clone() }, answering(ms(8)));
+            let world = run(LoadSpec { shard: Shard::new(index, of), ..spec.clone() }, answering(ms(8)));
             sequences.extend(world.records.iter().map(|record| record.sequence));
             let identity = |it: &RequestRecord| (it.session, it.scheduled_at, it.client, it.url, it.done_at);
             requests.extend(world.records.iter().map(identity));

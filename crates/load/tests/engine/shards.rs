@@ -14,7 +14,7 @@ type Identity = (u64, Timestamp, u32, u32);
 fn shards(spec: &LoadSpec, of: u32) -> Vec<World<impl Server>> {
     (0..of)
         .map(|index| {
-            let shard = Shard { index, of };
+            let shard = Shard::new(index, of);
             let connections_max = shard.share(u64::from(spec.connections_max)) as u32;
             World::new(LoadSpec { shard, connections_max, ..spec.clone() }, answering(ms(3))).run()
         })

@@ -623,7 +623,7 @@ fn workload_requests_do_not_depend_on_the_number_of_shards() {
         let identities = |of: u32| {
             let mut all = Vec::<Identity>::new();
             for index in 0..of {
-                let load = LoadSpec { shard: Shard { index, of }, clients: 5, ..load_of(&spec, 40.0) };
+                let load = LoadSpec { shard: Shard::new(index, of), clients: 5, ..load_of(&spec, 40.0) };
                 let world = run(load);
                 all.extend(world.exchanges.iter().map(|exchange| {
                     // Images depend on the completion of their page, which is the same here as every response takes

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use load::{
     Action, Arrivals, ConnectionEnd, ConnectionKey, Ending, GaugeSampler, HttpVersion, Live, Load, LoadSpec, Outcome,
-    Retry, Reuse, Shard, Tally, TallySpec, Target, Workload,
+    Retry, Reuse, Shard, ShardSampler, Tally, TallySpec, Target, Workload,
 };
 use schema::{CacheExchange, FailureCause, RequestRecord};
 use units::{RequestRate, Timestamp};
@@ -154,6 +154,8 @@ pub struct World<S> {
     pub open_max: usize,
     pub connects: Vec<(Timestamp, u32)>,
     pub sampler: GaugeSampler,
+    /// The same samples, for a merge.
+    pub shard_sampler: ShardSampler,
     /// Requests received by the server, in order of arrival; empty unless `stores_requests`.
     pub received: Vec<ReceivedRequest>,
     /// Whether received requests are stored.
@@ -202,6 +204,7 @@ enum Event {
 impl<S: Server> World<S> {
     pub fn new(spec: LoadSpec, server: S) -> Self {
         let sampler = GaugeSampler::new(spec.seed, Timestamp::ZERO, Timestamp::ZERO + spec.warmup);
+        let shard_sampler = ShardSampler::new(spec.seed, Timestamp::ZERO);
         World {
             seed: spec.seed,
             shard: spec.shard,
@@ -217,6 +220,7 @@ impl<S: Server> World<S> {
             open_max: 0,
             connects: Vec::new(),
             sampler,
+            shard_sampler,
             received: Vec::new(),
             stores_requests: false,
             fails_to_send: None,
@@ -274,6 +278,7 @@ impl<S: Server> World<S> {
             }
             self.now = self.now.max(next);
             self.sampler.sample(self.now, self.load.live());
+            self.shard_sampler.sample(self.now, self.load.live());
             self.load.handle_time(self.now);
             while let Some(&Reverse((at, _, index))) = self.events.peek() {
                 if at > self.now {
@@ -294,17 +299,23 @@ impl<S: Server> World<S> {
     /// The statistics of the whole run.
     pub fn outcome(&self, open_loop: bool, clients_rtt_ns: Option<Vec<u64>>, urls: &[&str]) -> Outcome {
         let measured = self.load.measured();
-        let urls = load::Urls::named(urls.iter().copied());
-        let mut tally =
-            Tally::new(TallySpec { open_loop, measured, clients_rtt_ns, urls, phases: self.phases.clone() });
-        self.records.iter().for_each(|record| tally.add_request(record));
-        self.ends.iter().for_each(|end| tally.add_connection(end));
-        tally.finish(Ending {
+        self.tally(open_loop, clients_rtt_ns, urls).finish(Ending {
             measured_end: measured.1.expect("the run is over"),
             offered: self.load.live().offered_measured,
             unfinished: self.load.unfinished_measured(),
             levels: self.sampler.finish(),
         })
+    }
+
+    /// The counts of all records.
+    pub fn tally(&self, open_loop: bool, clients_rtt_ns: Option<Vec<u64>>, urls: &[&str]) -> Tally {
+        let measured = self.load.measured();
+        let urls = load::Urls::named(urls.iter().copied());
+        let mut tally =
+            Tally::new(TallySpec { open_loop, measured, clients_rtt_ns, urls, phases: self.phases.clone() });
+        self.records.iter().for_each(|record| tally.add_request(record));
+        self.ends.iter().for_each(|end| tally.add_connection(end));
+        tally
     }
 
     /// The records of a finished run.

@@ -26,7 +26,7 @@ quantity is text with its unit: `\"48ms\"`, `\"110/s\"`, `\"10Mbit\"`, `\"64KiB\
 ";
 
 /// Types from other crates, and their form in a file.
-const TYPES: [(&str, &str); 26] = [
+const TYPES: [(&str, &str); 28] = [
     ("String", "text"),
     ("bool", "true or false"),
     ("u8", "number"),
@@ -52,6 +52,8 @@ const TYPES: [(&str, &str); 26] = [
     ("StatusSet", "status, such as `2xx`"),
     ("LengthRange", "size, or sizes `1KB..2KB`"),
     ("Slo", "text"),
+    ("ShardOf", "`INDEX/COUNT`, such as `3/8`"),
+    ("StartAt", "time of day, RFC 3339"),
     ("LoadLimit", "rate or number"),
 ];
 

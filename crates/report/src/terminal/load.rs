@@ -52,6 +52,9 @@ fn totals(page: &mut Page, load: &Load, run: &Run) {
         "" => String::new(),
         kind => format!(", {kind} loop"),
     };
+    if let Some(text) = phrases::shards(run) {
+        page.entry("shards", &text);
+    }
     page.entry(
         "offered",
         &format!(

@@ -28,6 +28,78 @@ pub struct Run {
     pub recorded: Option<Recorded>,
     /// The machine.
     pub host: Host,
+    /// The part of a load that this run made (`--shard`); absent if it made all of its load. Every figure of such a
+    /// document is of this part alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shard: Option<Shard>,
+    /// The runs that `yamabiko merge` joined, by number of their shard, those missing included; absent in other runs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shards: Vec<MergedShard>,
+}
+
+/// One of several equal parts of a load, each made by a machine.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Shard {
+    /// Number of this part, from 0.
+    pub index: u32,
+    /// Number of parts.
+    pub count: u32,
+    /// SHA-256 of the whole load's plan: its keys, seed, path and the contents of its files, without the name, the
+    /// settings of a machine and the shard. Equal for all shards of a load.
+    pub plan_digest: String,
+    /// Version of the program.
+    pub version: String,
+    /// Configured time at which the load begins, by the wall clock, RFC 3339, UTC.
+    pub start_at: String,
+    /// Arrivals of the whole schedule in the measured phase, those of other shards included; absent in a closed loop.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arrivals_of_all: Option<u64>,
+    /// The machine's wall clock, by which the load began.
+    pub clock: WallClock,
+}
+
+/// Error of a machine's wall clock before the load.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WallClock {
+    /// The machine's boot: runs with the same one have the same clock.
+    pub boot_id: String,
+    /// What measured the error: `chrony`, or `kernel` (adjtimex, from the program that synchronises the clock); `null`
+    /// if nothing did.
+    pub source: Option<String>,
+    /// Offset of the clock from its reference, positive if the clock is ahead; `null` if it was not measured.
+    pub offset_ns: Option<i64>,
+    /// Upper bound of the offset's magnitude; `null` if it was not measured.
+    pub bound_ns: Option<u64>,
+}
+
+/// One shard's run in a merged document.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct MergedShard {
+    /// Number of the shard, from 0.
+    pub index: u32,
+    /// Its run; empty if it is missing.
+    pub run: String,
+    /// Verdict of its own checks: `valid`, `suspect` or `invalid`; `missing` without a result.
+    pub verdict: String,
+    /// Names of its checks that failed or could not run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub checks: Vec<String>,
+    /// Requests it offered in the measured phase.
+    pub offered_requests: u64,
+    /// Its completed requests.
+    pub completed: u64,
+    /// Its failed requests.
+    pub failed: u64,
+    /// 99th percentile of its response times.
+    pub response_time_p99_ns: u64,
+    /// Share of the time in which its busiest loop was busy, 0 to 1.
+    pub loop_busy_share: f64,
+    /// Its machine; absent if it is missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<Host>,
+    /// Its wall clock; absent if it is missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock: Option<WallClock>,
 }
 
 /// Contents of the run's table of requests, `requests.parquet`. Every figure of the document is of all requests, not

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use load::{Levels, LoadSpec};
+use load::{Levels, LoadSpec, SampleLog};
 use polymix::OriginFigures;
 use schema::CacheFigures;
 use sys::clock::Clock;
+use units::Timestamp;
 
 use super::instruments::Capture;
 use super::main_thread::MainThread;
@@ -27,12 +28,16 @@ pub(super) struct Ended<'a> {
     pub resolved: &'a Resolved,
     pub resources: &'a Resources,
     pub clock: Clock,
+    /// Start of the load.
+    pub start: Timestamp,
     /// Results of all loops as one.
     pub shard: ShardEnd,
     /// The path, with its counters.
     pub path: Option<PathIo>,
     /// Gauges of all loops together.
     pub levels: Levels,
+    /// Their samples, if this is a part of a load.
+    pub samples: Option<SampleLog>,
     /// Counted results of the packet capture.
     pub wire: Option<WireFigures>,
     /// Rows of the table of requests, if there is one.

@@ -5,21 +5,21 @@ use std::time::Duration;
 
 use load::{DelayBounds, Ending, Levels};
 use path::{LinkSpec, PathSpec, Propagation};
-use schema::document::{self, Host, Load, Path, Recorded, Run, SCHEMA, Validity};
+use schema::document::{self, Host, Path, Recorded, Run, SCHEMA, Validity};
 use schema::{CachePart, CachePoint, Document, ServerSecond};
 use stats::Histogram;
 use units::{Limit, Timestamp};
 
 use super::collect::{Ended, Mix};
 use super::schedule::OPEN_PER_SECOND;
-use super::{FirstExchange, Outcome, evidence, files};
+use super::{FirstExchange, Outcome, evidence, files, shard_part};
 use crate::error::TestbedError;
 use crate::handshakes::Handshakes;
 use crate::recorder::Counting;
 use crate::server::watch::CoreWatch;
 use crate::topology::target::Reach;
 use crate::topology::{Steering, Topology};
-use crate::{distances, host, path_part, server, watch_part};
+use crate::{distances, host, path_part, server, shard_state, watch_part};
 use plan::{HttpVersion, Plan, Proxy};
 
 /// Final counts; the end of the measured phase is known.
@@ -37,6 +37,8 @@ pub(super) struct Counted {
     /// The measured phase.
     pub from: Timestamp,
     pub end: Timestamp,
+    /// The counts as stored, if the run is a part of a load.
+    pub counts: Option<std::io::Result<Vec<u8>>>,
 }
 
 impl Counted {
@@ -59,12 +61,11 @@ pub(super) fn finish(counting: Counting, mut ended: Ended<'_>) -> Result<Outcome
     let series_error =
         ended.folder.folder().and_then(|folder| files::write_series(folder, &counted.load, &server_seconds).err());
     let load = std::mem::take(&mut counted.load.load);
-    let live = ended.shard.live;
     let mut document = Document {
         schema: SCHEMA.into(),
         run: run_part(&ended, &counted, host),
         validity: Validity::from_checks(Vec::new()),
-        load: Some(Load { unsolicited: live.unsolicited(), stray_lines: live.stray_lines, ..load }),
+        load: Some(load),
         path,
         watch: ended.wire().map(|(watched, figures)| watch_part::document(watched, figures, counted.phase())),
         tap: None,
@@ -96,6 +97,8 @@ fn count(mut counting: Counting, ended: &mut Ended<'_>) -> Counted {
     let end = to.unwrap_or_else(|| ended.clock.now());
     let live = ended.shard.live;
     let levels = std::mem::take(&mut ended.levels);
+    counting.set_measured_end(end);
+    let counts = shard_part::encoded_counts(ended, &mut counting);
     let mut load = counting.tally.finish(Ending {
         measured_end: end,
         offered: live.offered_measured,
@@ -104,19 +107,13 @@ fn count(mut counting: Counting, ended: &mut Ended<'_>) -> Counted {
     });
     let delays = counting.delays.finish(&load.histograms.response_time);
     let plan = &ended.resolved.plan.load;
-    load.load.statuses_expected = plan.expects_statuses();
-    let run_queue_wait = ended.shard.health.run_queue_wait.map(units::time::saturating_nanos);
-    let delay = validity::generator_delay(&delays);
-    load.load.generator_delay = Some(document::GeneratorDelay { run_queue_wait_ns: run_queue_wait, ..delay });
-    load.load.tls = ended.shard.tls.take();
-    load.load.quic = ended.shard.quic.take();
-    load.load.malformed_responses = std::mem::take(&mut ended.shard.malformed_responses);
+    shard_state::complete_load(&mut load.load, &ended.shard, plan, end.since(from), &delays);
     load.load.open_connections = plan.open_connections.map(|connections| {
+        let connections = ended.resources.shard_plan.machine.share(u64::from(connections));
         let memory = ended.main_thread.memory.unwrap_or_default();
-        let (generator, kernel) =
-            memory.increase_per_connection(&ended.main_thread.memory_before, u64::from(connections));
+        let (generator, kernel) = memory.increase_per_connection(&ended.main_thread.memory_before, connections);
         document::OpenConnections {
-            connections: u64::from(connections),
+            connections,
             failed: live.held_failed,
             per_second: u64::from(OPEN_PER_SECOND),
             processes: ended.resources.shard_plan.processes(),
@@ -124,16 +121,8 @@ fn count(mut counting: Counting, ended: &mut Ended<'_>) -> Counted {
             kernel_bytes_each: kernel,
         }
     });
-    load.load.sessions = (live.sessions_begun > 0).then(|| document::Sessions {
-        begun: live.sessions_begun,
-        begun_measured: live.sessions_begun_measured,
-        rate_per_s: rate_over(live.sessions_begun_measured, end.since(from)),
-        ended: live.sessions_ended,
-        failed: live.sessions_failed,
-        cut: live.sessions_cut,
-    });
     (load.load.replay, load.load.har) = ended.resolved.recordings.clone();
-    Counted { load, delays, levels, handshakes: counting.handshakes, requests: counting.requests, from, end }
+    Counted { load, delays, levels, handshakes: counting.handshakes, requests: counting.requests, from, end, counts }
 }
 
 /// The machine, and its use by the run.
@@ -227,6 +216,12 @@ fn run_part(ended: &Ended<'_>, counted: &Counted, host: Host) -> Run {
             measured_from_ns: counted.from.as_nanos(),
         }),
         host,
+        shard: ended
+            .resolved
+            .shard
+            .clone()
+            .map(|shard| document::Shard { arrivals_of_all: ended.shard.arrivals_of_all, ..shard }),
+        shards: Vec::new(),
     }
 }
 
@@ -245,6 +240,10 @@ fn write_files(ended: &Ended<'_>, document: &Document, counted: &Counted) {
         if let Err(error) = written {
             let _ = writeln!(std::io::stderr(), "yamabiko: the run's packets are not stored: {error}");
         }
+    }
+    if let Err(why) = shard_part::store(ended, counted) {
+        let why = units::printable(&why);
+        let _ = writeln!(std::io::stderr(), "yamabiko: the run's state is not stored, so it cannot be merged: {why}");
     }
     // The summary is written last: a run that has one is complete.
     let stored =
@@ -328,9 +327,4 @@ pub(super) fn rtt_varies(spec: &PathSpec) -> bool {
     !spec.shared.is_empty()
         || !spec.changes.is_empty()
         || spec.clients.iter().any(|client| varies(&client.up) || varies(&client.down))
-}
-
-/// Events per second; 0 for an empty interval.
-fn rate_over(count: u64, time: Duration) -> f64 {
-    if time.is_zero() { 0.0 } else { count as f64 / time.as_secs_f64() }
 }

@@ -23,6 +23,7 @@ pub(super) fn checks(
     let seconds = counted.load.seconds.iter().filter(|second| second.measured);
     let in_flight_by_second: Vec<f64> = seconds.map(|second| second.in_flight_mean).collect();
     let handshakes = counted.handshakes.as_ref();
+    let kinds = path_kinds(ended);
     let evidence = Evidence {
         plan: &resolved.plan,
         loop_health: &ended.shard.health,
@@ -40,9 +41,9 @@ pub(super) fn checks(
         all_refused: main_thread.all_refused,
         target: &resolved.target,
         handshake_error: handshakes.map(|handshakes| handshakes.measured_error().quantiles()),
-        rtt_varies: resolved.spec.as_ref().is_some_and(rtt_varies),
-        beyond: ended.network.topology.as_ref().is_some_and(Topology::beyond),
-        only_delays: resolved.spec.as_ref().is_some_and(PathSpec::only_delays),
+        rtt_varies: kinds.rtt_varies,
+        beyond: kinds.beyond,
+        only_delays: kinds.only_delays,
         wire: ended.wire().map(|(watched, figures)| WireEvidence {
             watched,
             figures,
@@ -50,6 +51,23 @@ pub(super) fn checks(
         }),
     };
     validity::checks(document, &evidence)
+}
+
+/// What a path's links do, and where they end.
+pub(super) struct PathKinds {
+    pub rtt_varies: bool,
+    pub beyond: bool,
+    pub only_delays: bool,
+}
+
+/// What the links of the run's path do; without a path nothing.
+pub(super) fn path_kinds(ended: &Ended<'_>) -> PathKinds {
+    let spec = ended.resolved.spec.as_ref();
+    PathKinds {
+        rtt_varies: spec.is_some_and(rtt_varies),
+        beyond: ended.network.topology.as_ref().is_some_and(Topology::beyond),
+        only_delays: spec.is_some_and(PathSpec::only_delays),
+    }
 }
 
 /// Why the run's files are incomplete, if they are.
@@ -63,7 +81,7 @@ fn store_error(ended: &Ended<'_>, series_error: Option<store::StoreError>) -> Op
 }
 
 /// Packets lost by the path or its devices that no link was configured to lose.
-fn lost_by_the_instrument(ended: &Ended<'_>) -> Option<UnintendedDrops> {
+pub(super) fn lost_by_the_instrument(ended: &Ended<'_>) -> Option<UnintendedDrops> {
     let path = ended.path.as_ref()?;
     let steered = ended.network.topology.as_ref().is_some_and(|topology| topology.steering == Steering::ServerCores);
     mistaken_drops(ended.before.devices, ended.after.devices, Refused::by(path), steered)

@@ -78,10 +78,11 @@ impl Instruments {
         let plan = &loops.resolved.plan;
         let (schedule, shards) = (loops.schedule, loops.resources.shard_plan.of as usize);
         let judging = spec::world(loops.load_spec);
+        let levels = GaugeMerger::new(plan.seed, schedule.start, schedule.measured_from(), shards);
         let (outlets, recorder) = Recorder::start(Recording {
             shards,
             counting: counting(loops),
-            levels: GaugeMerger::new(plan.seed, schedule.start, schedule.measured_from(), shards),
+            levels: if loops.resolved.shard.is_some() { levels.keeping() } else { levels },
             judging: judging.map(|world| Judging::new(Verifier::new(Arc::clone(world), schedule.measured))),
             measured_end: schedule.measured.1,
             progress: Arc::clone(&loops.progress),

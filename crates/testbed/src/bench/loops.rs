@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Duration;
 
-use load::{Load, LoadSpec, Shard, ShardSampler};
+use load::{Load, LoadSpec, ShardSampler};
 use sys::namespace::NetNamespace;
 use sys::sched::{Cores, Urgency};
 use sys::signal::Wake;
@@ -157,7 +157,7 @@ impl<'a> Loops<'a> {
     fn fork_one(&self, index: u32) -> Result<Worker, TestbedError> {
         let tls = self.resolved.tls()?;
         process::start(index, self.client_net.as_ref(), |setting| {
-            let loading = self.load_io(self.resources.shard_plan.shard(index), tls, setting.handover);
+            let loading = self.load_io(index, tls, setting.handover);
             let drive = self.drive(setting.progress, setting.stop.as_fd(), loading);
             let (_, end) = loop_thread(drive, None, self.resources.cores.shard_core(index), Urgency::High)
                 .map_err(|error| error.to_string())?;
@@ -176,7 +176,7 @@ impl<'a> Loops<'a> {
         first_urgency: Urgency,
     ) -> Result<LoopThread<'scope>, TestbedError> {
         let (cores, shards) = (&self.resources.cores, self.resources.shard_plan);
-        let loading = self.load_io(shards.shard(index), tls, Handover::new(outlet));
+        let loading = self.load_io(index, tls, Handover::new(outlet));
         let mut drive = self.drive(
             Arc::clone(&self.progress_of_shards[index as usize]),
             self.wakes[index as usize].as_fd(),
@@ -220,9 +220,11 @@ impl<'a> Loops<'a> {
     }
 
     /// Input of one loop, here or in its own process.
-    fn load_io(&self, shard: Shard, tls: Option<Tls>, handover: Handover) -> LoadIo {
+    fn load_io(&self, index: u32, tls: Option<Tls>, handover: Handover) -> LoadIo {
         let (plan, schedule) = (&self.resolved.plan, self.schedule);
-        let mut load = Load::new(spec::shard(self.load_spec, shard), schedule.start);
+        let spec = spec::shard(self.load_spec, self.resources.shard_plan, index);
+        let shard = spec.shard;
+        let mut load = Load::new(spec, schedule.start);
         if let Some(connections) = plan.load.open_connections {
             load.open_first(connections, OPEN_PER_SECOND, schedule.open_from);
         }

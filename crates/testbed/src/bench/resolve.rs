@@ -5,7 +5,7 @@ use path::{ClientPath, PathSpec};
 use schema::document;
 
 use super::destination::{self, Destination};
-use super::spec;
+use super::{shard_part, spec};
 use crate::drive::tls::Tls;
 use crate::error::TestbedError;
 use crate::{distances, offer};
@@ -32,6 +32,8 @@ pub(super) struct Resolved {
     pub recordings: (Option<document::Replay>, Option<document::Har>),
     /// Warnings to show before the result.
     pub notes: Vec<String>,
+    /// The part of the load that this run makes, if the load has several.
+    pub shard: Option<document::Shard>,
 }
 
 impl Resolved {
@@ -63,6 +65,7 @@ impl Resolved {
         let plan = offer.plan;
         plan.check_targets(&targets).map_err(TestbedError::Plan)?;
         let spec = plan.path.as_ref().map(|path| distances::spec(path, plan.load.clients)).transpose()?;
+        let shard = shard_part::of(&plan, spec.as_ref())?;
         let destination = destination::of(&plan, &targets)?;
         let target = destination::words(&plan, &targets, &destination.addresses);
         let urls = Urls::of(&workload);
@@ -77,6 +80,7 @@ impl Resolved {
             phases: offer.phases,
             recordings: (offer.replay, offer.har),
             notes: offer.notes,
+            shard,
         };
         Ok((resolved, load_spec))
     }

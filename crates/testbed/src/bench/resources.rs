@@ -1,7 +1,7 @@
 //! Second stage: the machine's resources for the run. Descriptors, processes and cores, and the privilege to create
 //! namespaces.
 
-use load::LoadSpec;
+use load::{LoadSpec, Shard};
 use sys::sched::Cores;
 
 use super::resolve::Resolved;
@@ -79,6 +79,11 @@ impl Resources {
     }
 }
 
+/// The part of this machine among those that make the plan's load.
+pub(super) fn machine(plan: &Plan) -> Shard {
+    plan.shard.shard.map_or(Shard::WHOLE, |shard| Shard::new(shard.index, shard.count))
+}
+
 /// Connections that the run may have open, and its number of shards: if one process may not have all, several share
 /// them.
 fn connections_max(plan: &Plan, descriptors: u64, at_once: u32) -> Result<(u32, ShardPlan), TestbedError> {
@@ -89,9 +94,10 @@ fn connections_max(plan: &Plan, descriptors: u64, at_once: u32) -> Result<(u32, 
              connection: raise the limit (ulimit -n, or LimitNOFILE= of a service)"
         )));
     }
-    let threads = plan.host.threads;
+    let (threads, machine) = (plan.host.threads, machine(plan));
     match plan.load.connections.or(plan.load.open_connections) {
         Some(configured) => {
+            let configured = machine.share(u64::from(configured)) as u32;
             let shards = ShardPlan::new(threads, configured, possible / at_once);
             if shards.in_processes && shards.of > PROCESSES_MAX {
                 return Err(TestbedError::Environment(format!(
@@ -101,11 +107,11 @@ fn connections_max(plan: &Plan, descriptors: u64, at_once: u32) -> Result<(u32, 
                     shards.of
                 )));
             }
-            Ok((configured, shards))
+            Ok((configured, shards.of_machine(machine)))
         }
         None => {
             let possible = if plan.path.is_none() { possible.min(possible::ports_easily_found()) } else { possible };
-            Ok((possible, ShardPlan::new(threads, possible, possible)))
+            Ok((possible, ShardPlan::new(threads, possible, possible).of_machine(machine)))
         }
     }
 }

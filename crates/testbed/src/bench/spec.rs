@@ -8,6 +8,7 @@ use load::{Arrivals, HttpVersion, LoadSpec, Retry, Reuse, Shard, Workload};
 use polymix::World;
 
 use crate::error::TestbedError;
+use crate::shards::ShardPlan;
 use plan::Plan;
 
 /// The requests of the plan.
@@ -71,8 +72,8 @@ pub(super) fn world(spec: &LoadSpec) -> Option<&Arc<World>> {
     }
 }
 
-/// One shard's part of a load: its share of the connections.
-pub(super) fn shard(whole: &LoadSpec, shard: Shard) -> LoadSpec {
-    let connections_max = shard.share(u64::from(whole.connections_max)) as u32;
-    LoadSpec { shard, connections_max, ..whole.clone() }
+/// The part of loop `index` of this machine, whose connections are `connections_max` of `machine`.
+pub(super) fn shard(machine: &LoadSpec, shards: ShardPlan, index: u32) -> LoadSpec {
+    let connections_max = shards.share(index, u64::from(machine.connections_max)) as u32;
+    LoadSpec { shard: shards.shard(index), connections_max, ..machine.clone() }
 }

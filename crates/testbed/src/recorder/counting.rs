@@ -2,12 +2,13 @@
 
 use load::{ConnectionEnd, Delays, SecondGauges, Tally};
 use schema::{RequestRecord, SecondRecord};
+use serde::{Deserialize, Serialize};
 use units::Timestamp;
 
 use crate::handshakes::Handshakes;
 
 /// All counts of the load's records, by recorder or shard.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Counting {
     /// The load's figures.
     pub tally: Tally,
@@ -51,6 +52,25 @@ impl Counting {
         self.requests += other.requests;
         self.tally.merge(other.tally);
         self.delays.merge(other.delays);
+        if let (Some(own), Some(other)) = (&mut self.handshakes, &other.handshakes) {
+            own.merge(other);
+        }
+    }
+
+    /// Whether `other` has counts of the same load, so that both can be merged.
+    pub fn is_of_same_load(&self, other: &Counting) -> bool {
+        let handshakes = match (&self.handshakes, &other.handshakes) {
+            (Some(own), Some(other)) => own.is_of_same_clients(other),
+            (own, other) => own.is_none() && other.is_none(),
+        };
+        handshakes && self.tally.is_of_same_load(&other.tally)
+    }
+
+    /// Adds the counts of another machine for the same load ([`Self::is_of_same_load`]).
+    pub fn merge_machine(&mut self, other: Counting) {
+        self.requests += other.requests;
+        self.tally.merge(other.tally);
+        self.delays.merge_machine(other.delays);
         if let (Some(own), Some(other)) = (&mut self.handshakes, &other.handshakes) {
             own.merge(other);
         }

@@ -17,6 +17,7 @@ fn ended(busy: f64, cpu_ms: u64, core: usize, end_ms: u64) -> ShardEnd {
         live: Live { offered: 10, in_flight: 1, ..Live::default() },
         mix: CacheCounters::default(),
         unfinished: 1,
+        arrivals_of_all: None,
         first_request: b"GET".to_vec(),
         first_head: None,
         malformed_responses: Vec::new(),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, anyhow, bail, ensure};
 use clap::{Args, Parser};
 use plan::cli::Given;
-use plan::{CapacityPlan, Find, HostPlan, LoadPlan, PathPlan, Plan, WatchPlan};
+use plan::{CapacityPlan, Find, HostPlan, LoadPlan, PathPlan, Plan, ShardPlan, WatchPlan};
 use units::RequestRate;
 
 use super::{Arguments, Bench, ResultOptions, ServerOptions, Verb, ip_address, to_plan};
@@ -120,6 +120,7 @@ impl Capacity {
             tap: false,
             explain: false,
             host: self.host,
+            shard: ShardPlan::default(),
             result: ResultOptions { name, ..self.result },
         })?;
         (plan.load.rate, plan.load.duration, plan.load.warmup) = (None, None, warmup);

@@ -9,7 +9,7 @@ use capacity::compare::interleaved::InterleavedPlan;
 use capacity::compare::{CompareOptions, FailIf, Metric};
 use clap::{Args, Parser};
 use plan::cli::Given;
-use plan::{HostPlan, LoadPlan, PathPlan, ServerPlan, WatchPlan};
+use plan::{HostPlan, LoadPlan, PathPlan, ServerPlan, ShardPlan, WatchPlan};
 use stats::abba::Blocks;
 use units::Probability;
 
@@ -208,6 +208,7 @@ impl Compare {
             tap: false,
             explain: false,
             host,
+            shard: ShardPlan::default(),
             result: ResultOptions {
                 slo: None,
                 strict: false,

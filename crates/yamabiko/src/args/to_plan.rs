@@ -53,6 +53,7 @@ pub fn bench(bench: &Bench) -> Result<Plan> {
         target: bench.server.target_plan(&bench.to),
         watch: WatchPlan { tap: bench.tap, keep: bench.explain, ..bench.watch },
         host: bench.host.clone(),
+        shard: bench.shard,
         slo: bench.result.slo.clone(),
         ..Plan::default()
     };

@@ -20,12 +20,13 @@ const fn help(
 }
 
 /// Groups of verbs by purpose.
-pub(super) const GROUPS: [(&str, &[&str]); 6] = [
-    ("Measure", &["demo", "bench", "run", "compare", "ab", "cache", "gateway", "disk"]),
-    ("Emulate", &["net", "serve", "profile"]),
-    ("Observe", &["watch", "tap", "live"]),
-    ("Find limits", &["capacity", "predict", "explain"]),
-    ("Look at results", &["report", "runs", "export"]),
+pub(super) const GROUPS: [(&str, &[&str]); 4] = [
+    (
+        "Measure",
+        &["demo", "bench", "run", "manifests", "compare", "capacity", "predict", "ab", "cache", "gateway", "disk"],
+    ),
+    ("Emulate and observe", &["net", "serve", "profile", "watch", "tap", "live"]),
+    ("Look at results", &["report", "runs", "merge", "explain", "export"]),
     ("Papers and set-up", &["reproduce", "doctor", "completions", "man"]),
 ];
 
@@ -293,6 +294,14 @@ pub(super) const VERBS: &[VerbHelp] = &[
     ], &[
         ("The last two runs", "yamabiko compare last~1 last"),
         ("Two servers in alternating runs", "yamabiko compare --server ./old --server ./new http://server/"),
+    ]),
+    help("manifests", &[], &[
+        ("A Kubernetes job of 8 pods", "yamabiko manifests plan.toml --shards 8 --start-at 2030-01-01T08:00:00Z"),
+        ("A Slurm array", "yamabiko manifests plan.toml --shards 8 --start-at 2030-01-01T08:00:00Z --slurm"),
+    ]),
+    help("merge", &[], &[
+        ("The last two runs, shards of one load", "yamabiko merge last~1 last"),
+        ("Runs collected from machines", "yamabiko merge collected/* -o whole"),
     ]),
     help("runs", &[], &[
         ("Every stored run", "yamabiko runs"),

@@ -17,8 +17,8 @@ pub fn run(run: &args::Run) -> Result<Exit> {
         .map_err(|error| anyhow::anyhow!("cannot read the plan {origin}: {error}"))?;
     if let Some(table) = table_of_several_runs(&text) {
         anyhow::ensure!(
-            run.duration.is_none() && run.rate.is_none(),
-            "{origin}: -d and -r apply to plans with one load; change the table of this plan instead"
+            run.duration.is_none() && run.rate.is_none() && run.shard.is_unset(),
+            "{origin}: -d, -r, --shard and --start-at apply to plans with one load; change the table of this plan instead"
         );
         return run_experiment(table, &text, run);
     }
@@ -82,6 +82,8 @@ fn replace(plan: &mut Plan, run: &args::Run) -> Result<()> {
     if let Some(duration) = run.duration {
         (plan.load.duration, plan.load.requests) = (Some(duration), None);
     }
+    plan.shard.shard = run.shard.shard.or(plan.shard.shard);
+    plan.shard.start_at = run.shard.start_at.or(plan.shard.start_at);
     Ok(plan.check()?)
 }
 

@@ -55,7 +55,8 @@ impl Hosts {
 }
 
 impl Host {
-    fn new(workspace: &Workspace) -> Host {
+    /// A host without devices.
+    pub fn new(workspace: &Workspace) -> Host {
         let mut holder = Command::new("unshare");
         holder.args(["-n", "sleep", "1000"]).stdin(Stdio::null());
         let holder = workspace.start_command(holder);
