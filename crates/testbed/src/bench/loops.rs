@@ -30,6 +30,7 @@ use crate::error::TestbedError;
 use crate::recorder::{Handover, Outlet};
 use crate::shards::{Line, Running, ShardEnd, process};
 use crate::topology;
+use crate::watching::secrets::SecretSender;
 use plan::HttpVersion;
 
 /// The loops of a run. Processes already run and wait for the start; threads are created by [`Loops::run`].
@@ -49,6 +50,16 @@ pub(super) struct Loops<'a> {
     wakes: Vec<Wake>,
     /// The processes.
     workers: Vec<Worker>,
+}
+
+/// What the loops of this process take over.
+pub(super) struct Inputs {
+    /// The path, for the first loop.
+    pub path_io: Option<PathIo>,
+    /// Destination of the records of each loop, also of those in other processes.
+    pub outlets: Vec<Outlet>,
+    /// Destination of TLS secrets.
+    pub secrets: Option<SecretSender>,
 }
 
 /// Results of all loops: the path, and the end of each.
@@ -108,14 +119,14 @@ impl<'a> Loops<'a> {
     pub fn run(
         &self,
         first_tls: Option<Tls>,
-        path_io: Option<PathIo>,
-        outlets: Vec<Outlet>,
+        inputs: Inputs,
         meanwhile: impl FnOnce(&Running<'_>),
     ) -> Result<Ends, TestbedError> {
         let links = self.workers.iter().map(|worker| Line::Process(worker.link()));
         let lines = self.wakes.iter().map(Line::Thread).chain(links);
         let running =
             Running::new(Arc::clone(&self.progress), self.progress_of_shards.iter().cloned().zip(lines).collect());
+        let Inputs { path_io, outlets, secrets } = inputs;
         std::thread::scope(|scope| {
             let mut outlets = outlets.into_iter();
             let (first_urgency, right) = urgency::urgency(&self.resolved.plan, self.resources.own_core);
@@ -125,6 +136,10 @@ impl<'a> Loops<'a> {
                 let (tls, path_io) = match first.take() {
                     Some(first) => first,
                     None => (self.resolved.tls()?, None),
+                };
+                let tls = match &secrets {
+                    Some(secrets) => tls.map(|tls| tls.reporting_to(secrets)),
+                    None => tls,
                 };
                 threads.push(self.thread(scope, index, outlet, tls, path_io, first_urgency)?);
             }

@@ -238,16 +238,6 @@ impl LoadIo {
         }
     }
 
-    /// Whether no target uses TLS, and connections carry one request at a time.
-    pub fn is_plain(&self) -> bool {
-        self.tls.is_none() && !self.http2
-    }
-
-    /// Whether the load is a closed loop.
-    pub fn is_closed(&self) -> bool {
-        self.load.is_closed()
-    }
-
     /// Passes the remaining records, with the gauges up to `now`; returns the core.
     pub fn into_load(mut self, now: Timestamp) -> Load {
         if let Some(handover) = self.handover.take() {

@@ -22,6 +22,16 @@ impl LoadIo {
         self.more || !self.unread.is_empty()
     }
 
+    /// Whether no target uses TLS, and connections carry one request at a time.
+    pub fn is_plain(&self) -> bool {
+        self.tls.is_none() && !self.http2
+    }
+
+    /// Whether the load is a closed loop.
+    pub fn is_closed(&self) -> bool {
+        self.load.is_closed()
+    }
+
     /// The core's live counters.
     pub fn live(&self) -> Live {
         self.load.live()
