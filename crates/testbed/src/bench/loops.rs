@@ -19,7 +19,7 @@ use super::resources::Resources;
 use super::schedule::{OPEN_PER_SECOND, Schedule, closing};
 use super::{spec, urgency};
 use crate::distances;
-use crate::drive::load_io::{LoadIo, SourceAddress};
+use crate::drive::load_io::{LoadIo, Migration, SourceAddress};
 use crate::drive::path_io::PathIo;
 use crate::drive::progress::{Phase, Progress};
 use crate::drive::quic::Quic;
@@ -253,6 +253,10 @@ impl<'a> Loops<'a> {
             .with_quic((plan.load.http == HttpVersion::Http3).then(|| {
                 Quic::new(&plan.load.quic(), &schedule.clock, stats::Rng::new(plan.seed, u64::from(shard.index)))
             }))
+            .with_migrations(Migration::of(
+                self.resolved.spec.as_ref().map_or(&[], |spec| &spec.changes),
+                schedule.measured_from(),
+            ))
     }
 
     /// The loop of a shard; the first has the path.

@@ -2,6 +2,7 @@
 
 mod failures;
 mod figures;
+mod migration;
 mod quic;
 mod recording;
 mod ring;
@@ -18,6 +19,7 @@ use sys::socket::{Read, TcpSocket};
 use units::Timestamp;
 
 use self::failures::{connect_cause, note_unacknowledged, stream_cause};
+pub(crate) use self::migration::Migration;
 use super::endpoints::Endpoints;
 use super::h2::{H2Event, Http2};
 use super::poller::{PendingOperations, Poller};
@@ -71,6 +73,8 @@ pub struct LoadIo {
     http2: bool,
     /// The connections of HTTP/3, which replace `sockets`.
     quic: Option<Box<Quic>>,
+    /// When clients move their QUIC connections, the latest first.
+    migrations: Vec<Migration>,
     /// Connections whose HTTP/2 or HTTP/3 has work.
     changed_streams: Vec<ConnectionKey>,
     /// Reused buffer for HTTP/2 events.
@@ -147,6 +151,7 @@ impl LoadIo {
             tunnelling: None,
             http2: false,
             quic: None,
+            migrations: Vec::new(),
             changed_streams: Vec::new(),
             h2_events: Vec::new(),
             plain: Vec::new(),
@@ -188,6 +193,7 @@ impl LoadIo {
         self.note_unacknowledged_at_timeout(now);
         self.load.handle_time(now);
         self.expire_quic_timers(now);
+        self.migrate_due(now, poller, clock);
         self.perform_all_actions(poller, clock);
         // Connections with more to read than one iteration allows: edge-triggered readiness is not reported again.
         for key in std::mem::take(&mut self.unread) {

@@ -9,7 +9,7 @@ impl LoadIo {
     /// The time at which the core must be called next.
     pub fn next_wake(&self) -> Option<Timestamp> {
         let timer = self.quic.as_ref().and_then(|quic| quic.next_timer());
-        [self.load.next_wake(), timer].into_iter().flatten().min()
+        [self.load.next_wake(), timer, self.next_migration()].into_iter().flatten().min()
     }
 
     /// Whether requests wait because all connections are busy, as many as may be open.

@@ -197,7 +197,7 @@ impl LoadIo {
         self.drop_quic(key, cause, clock);
     }
 
-    fn drop_quic(&mut self, key: ConnectionKey, cause: FailureCause, clock: &Clock) {
+    pub(super) fn drop_quic(&mut self, key: ConnectionKey, cause: FailureCause, clock: &Clock) {
         let now = self.now(clock);
         if let Some(quic) = &mut self.quic {
             quic.discard(key, now);
