@@ -125,6 +125,18 @@ impl<K: Copy> Connection<K> {
         Some(u32::try_from(limit).unwrap_or(u32::MAX))
     }
 
+    /// The client has moved to another address or port: what follows leaves from there, with a connection ID of the
+    /// server that was not used before, if there is one (RFC 9000, section 9). False if the connection must not move: its
+    /// handshake is not finished, or the server forbids it. Call [`Self::advance`] and [`Self::transmit`] afterwards.
+    pub fn migrate(&mut self) -> bool {
+        let may_move =
+            self.is_connected && !self.is_over && session(&self.quic).is_some_and(|session| !session.forbids_migration);
+        if may_move {
+            self.quic.local_address_changed();
+        }
+        may_move
+    }
+
     /// Queues a request. Call [`Self::advance`] and [`Self::transmit`] afterwards.
     pub fn open(&mut self, stream: K, request: &Request<()>, body: &[u8]) {
         let mut frames = Vec::with_capacity(128 + body.len());

@@ -77,6 +77,8 @@ pub(crate) struct SessionState {
     pub(crate) error: Option<rustls::Error>,
     /// The server's initial limit of concurrent requests.
     pub(crate) streams_limit: Option<u64>,
+    /// Whether the server forbids that the client moves to another address.
+    pub(crate) forbids_migration: bool,
     pub(crate) sent: SentParts,
 }
 
@@ -113,6 +115,7 @@ impl crypto::Session for Session {
             kind: self.tls.handshake_kind(),
             error: self.error.clone(),
             streams_limit: self.tls.quic_transport_parameters().map(streams_limit),
+            forbids_migration: self.tls.quic_transport_parameters().is_some_and(forbids_migration),
             sent: Arc::clone(&self.sent),
         }))
     }
@@ -213,6 +216,11 @@ fn streams_limit(mut parameters: &[u8]) -> u64 {
     0
 }
 
+/// Whether `disable_active_migration` is among transport parameters (RFC 9000, section 18.2).
+fn forbids_migration(mut parameters: &[u8]) -> bool {
+    std::iter::from_fn(|| next_parameter(&mut parameters)).any(|(id, _)| id == DISABLE_ACTIVE_MIGRATION)
+}
+
 fn next_parameter<'a>(rest: &mut &'a [u8]) -> Option<(u64, &'a [u8])> {
     let (id, length) = (varint::take(rest)?, varint::take(rest)?);
     let (value, after) = rest.split_at_checked(usize::try_from(length).ok()?)?;
@@ -221,6 +229,7 @@ fn next_parameter<'a>(rest: &mut &'a [u8]) -> Option<(u64, &'a [u8])> {
 }
 
 const INITIAL_MAX_STREAMS_BIDI: u64 = 0x08;
+const DISABLE_ACTIVE_MIGRATION: u64 = 0x0C;
 
 /// A key that notes the parts of streams in the packets that it encrypts.
 struct TappedKey {
@@ -265,6 +274,13 @@ const CLIENT_BIDI: u64 = 0;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_that_forbids_migration_is_recognized() {
+        assert!(forbids_migration(&[0x01, 2, 0x40, 0x64, 0x0C, 0]));
+        assert!(!forbids_migration(&[0x01, 2, 0x0C, 0]));
+        assert!(!forbids_migration(&[]));
+    }
 
     #[test]
     fn the_limit_of_streams_is_read_from_the_transport_parameters() {

@@ -75,7 +75,9 @@ struct Builder<'a, P> {
 impl<P> Builder<'_, P> {
     fn timeline(&mut self, applies: impl Fn(&ChangedLinks) -> bool) -> Option<Arc<Timeline>> {
         let changes = &self.path.changes;
-        let selected: Vec<usize> = (0..changes.len()).filter(|&change| applies(&changes[change].place)).collect();
+        let selected: Vec<usize> = (0..changes.len())
+            .filter(|&change| changes[change].kind.is_of_links() && applies(&changes[change].place))
+            .collect();
         if selected.is_empty() {
             return None;
         }

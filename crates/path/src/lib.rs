@@ -33,6 +33,7 @@ mod draw;
 mod effect;
 mod frame;
 mod link;
+mod nat;
 pub mod network;
 mod overrides;
 mod pool;

@@ -13,6 +13,7 @@ use crate::counters::Counters;
 use crate::effect::Fate;
 use crate::frame::{FRAME_MAX, Frame, OnWire};
 use crate::link::{ClientLink, Links};
+use crate::nat::Nat;
 use crate::pool::{Buffer, Pool};
 use crate::queue::{Outcome, Queue};
 use crate::spec::PathSpec;
@@ -43,6 +44,8 @@ pub const MAX_CLIENTS: u32 = AddressPlan::CLIENTS_MAX;
 #[derive(Debug)]
 pub struct Network {
     addresses: AddressPlan,
+    /// Address translation, if it ever changes.
+    nat: Option<Box<Nat>>,
     links: Links,
     /// Packets that leave the path, in order of departure time.
     wheel: Wheel<PacketInTransit>,
@@ -133,6 +136,7 @@ impl Network {
         let (links, queues) = Links::new(path, seed);
         Network {
             addresses,
+            nat: Nat::new(addresses, &path.changes).map(Box::new),
             links,
             wheel: Wheel::new(),
             events: None,
@@ -165,6 +169,10 @@ impl Network {
     /// Any frame is accepted and counted; its fate is computed now and carried out when due.
     #[inline]
     pub fn handle_packet(&mut self, now: Timestamp, direction: Direction, frame: &[u8]) {
+        if self.nat.is_some() && frame.len() <= FRAME_MAX {
+            self.read_buffer()[..frame.len()].copy_from_slice(frame);
+            return self.handle_read(now, direction, frame.len());
+        }
         self.advance(now);
         if let Some(accepted) = self.admit(now, direction, frame) {
             let buffer = self.pool.copy(frame);
@@ -187,6 +195,13 @@ impl Network {
     pub fn handle_read(&mut self, now: Timestamp, direction: Direction, length: usize) {
         self.advance(now);
         let mut staging = mem::take(&mut self.staging);
+        if let Some(nat) = &mut self.nat
+            && !nat.translate(now, self.start, direction, &mut staging[..length])
+        {
+            self.drop_unmapped(direction, &staging[..length]);
+            self.staging = staging;
+            return;
+        }
         if let Some(accepted) = self.admit(now, direction, &staging[..length]) {
             let buffer = if length > Pool::COPIED_MAX {
                 self.pool.adopt(&mut staging)
@@ -294,6 +309,15 @@ impl Network {
         }
         self.links.touch(client, direction);
         Some(AcceptedPacket { arrived: now, client, wire: frame.wire, direction })
+    }
+
+    /// Counts a frame without a mapping.
+    #[cold]
+    fn drop_unmapped(&mut self, direction: Direction, frame: &[u8]) {
+        let wire = Frame::parse(direction, frame).map_or(OnWire::unknown(frame), |frame| frame.wire);
+        let counters = &mut self.counters[direction.index()];
+        counters.accept(wire);
+        counters.drop(DropCause::Unmapped, wire);
     }
 
     /// The wire packets of a super-packet reach the link one after the other at the same time. Only those that are not

@@ -36,7 +36,7 @@ impl PathSpec {
     /// Whether all links only delay, always by the same time: only then is a client's RTT the same for every packet.
     pub fn only_delays(&self) -> bool {
         self.shared.is_empty()
-            && self.changes.is_empty()
+            && self.changes.iter().all(|change| !change.kind.is_of_links())
             && self.clients.iter().all(|client| client.up.only_delays() && client.down.only_delays())
     }
 }

@@ -70,6 +70,8 @@ impl Timeline {
             for &(at, _, change) in intervals.iter().filter(|&&(at, end, _)| (at..end).contains(&time)) {
                 match change.kind {
                     ChangeKind::Outage => state.is_out = true,
+                    // Links do not change.
+                    ChangeKind::Rebind | ChangeKind::Migrate => {}
                     ChangeKind::Delay(factor) => state.delay *= factor.value(),
                     ChangeKind::Rate(factor) => state.rate *= factor.value(),
                     ChangeKind::Loss(loss) => {

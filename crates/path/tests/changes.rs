@@ -210,3 +210,24 @@ fn trace_times_count_from_the_start() {
     let expected = [3, 7, 10, 13].map(|time| START + (time + 5) * 1_000_000);
     assert_eq!(test_path.dues(), (0..).zip(expected).collect::<Vec<_>>());
 }
+
+/// Packets to the port that the address translation has forgotten are dropped and counted; those in transit arrive.
+#[test]
+fn rebinding_drops_what_is_sent_to_the_old_port() {
+    let rebind = change(1000, None, ChangeKind::Rebind);
+    let mut test_path = test_path(vec![], ms(10), vec![rebind]);
+    let rebound = START + 1_000_000_000;
+    for (number, now) in [rebound - 1, rebound].into_iter().enumerate() {
+        test_path.run_until(now);
+        test_path.send(now, 0, Direction::Down, 100, number as u32);
+        test_path.send(now, 1, Direction::Down, 100, 10 + number as u32);
+    }
+    // A packet of the client makes a mapping, of one port to another.
+    test_path.send(rebound + 1, 0, UP, 100, 2);
+    let marks: Vec<u32> = test_path.finish().iter().map(|packet| packet.mark).collect();
+    assert_eq!(marks.iter().filter(|mark| **mark == 1).count(), 0);
+    assert_eq!(marks.len(), 4);
+    let counters = test_path.network.counters(Direction::Down);
+    assert_eq!((counters.dropped(DropCause::Unmapped), counters.accepted, counters.delivered), (1, 4, 3));
+    assert_eq!(test_path.network.counters(UP).delivered, 1);
+}

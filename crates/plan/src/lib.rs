@@ -31,6 +31,7 @@ mod workload;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use units::Bytes;
 
 pub use self::arrivals::RateFile;
 pub use self::arrivals::{ArrivalKind, BurstsPlan, OfferedRate, PhaseKind, PhasePlan, SelfSimilarPlan, sweep};
@@ -51,7 +52,7 @@ pub use self::shard::{ShardOf, ShardPlan, StartAt};
 pub use self::target::{AddressFamily, TargetPlan, To};
 pub use self::tls::{Alpn, TlsPlan, TlsVersion};
 pub use self::transport::STREAMS;
-pub use self::watch::{WatchAt, WatchPlan};
+pub use self::watch::{SNAPLEN_MAX, SNAPLEN_OF_HEADS, WatchAt, WatchPlan};
 pub use self::workload::{
     ChoicePlan, ContentPlan, DrawnThink, ExpectPlan, ExtractPlan, LengthRange, ModelName, OnFailure, PARALLEL,
     RequestPlan, SessionPlan, StatusSet, StepPlan, ThinkPlan, Time, Turn, literal,
@@ -198,6 +199,17 @@ impl Plan {
     pub fn watch_at(&self) -> WatchAt {
         let of_path = if self.watch.keep { WatchAt::Both } else { WatchAt::Server };
         self.watch.at.unwrap_or(if self.path.is_some() { of_path } else { WatchAt::None })
+    }
+
+    /// Bytes stored of each captured packet.
+    pub fn snaplen(&self) -> Bytes {
+        let default = if self.needs_whole_packets() { SNAPLEN_MAX } else { SNAPLEN_OF_HEADS };
+        self.watch.snaplen.unwrap_or(default)
+    }
+
+    /// Whether a capture can read requests only in whole packets: they are encrypted, or in frames.
+    pub fn needs_whole_packets(&self) -> bool {
+        self.load.secure() || !self.load.http.is_http1()
     }
 
     /// The plan as TOML with every field that is set; [`Plan::from_toml`] reads it back.

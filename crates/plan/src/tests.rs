@@ -202,7 +202,7 @@ fn plan() -> impl Strategy<Value = Plan> {
             let at = Some(if path.is_some() { at } else { WatchAt::None });
             let watch = WatchPlan {
                 at,
-                snaplen: Bytes(snaplen),
+                snaplen: (seed % 5 > 0).then_some(Bytes(snaplen)),
                 ring: Bytes(ring),
                 keep: seed % 4 == 0 && at == Some(WatchAt::Both),
                 tap: seed % 2 == 0 && engine != Engine::IoUring,

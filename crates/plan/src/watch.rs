@@ -15,11 +15,13 @@ pub struct WatchPlan {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "cli", arg(id = "watch", long = "watch", value_enum, value_name = "END"))]
     pub at: Option<WatchAt>,
-    /// Store this many bytes of each packet, such as 1KiB; longer HTTP headers cannot be read completely
+    /// Store this many bytes of each packet, such as 1KiB; longer HTTP headers cannot be read completely [default: 1KiB,
+    /// for TLS, HTTP/2 and HTTP/3 whole packets, without which their requests cannot be read]
     // Plan: From 128B to 64KiB, IP header included.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "cli", arg(id = "watch_snaplen", long = "watch-snaplen", value_name = "BYTES"))]
-    #[cfg_attr(feature = "cli", arg(default_value_t = default_snaplen(), allow_hyphen_values = true))]
-    pub snaplen: Bytes,
+    #[cfg_attr(feature = "cli", arg(allow_hyphen_values = true))]
+    pub snaplen: Option<Bytes>,
     /// Size of the capture buffer at each end, at least 64KiB. Packets that do not fit are lost, counted, and make the
     /// run suspect.
     #[cfg_attr(feature = "cli", arg(skip = default_ring()))]
@@ -40,7 +42,7 @@ pub struct WatchPlan {
 
 impl Default for WatchPlan {
     fn default() -> Self {
-        WatchPlan { at: None, snaplen: default_snaplen(), ring: default_ring(), keep: false, tap: false }
+        WatchPlan { at: None, snaplen: None, ring: default_ring(), keep: false, tap: false }
     }
 }
 
@@ -50,10 +52,9 @@ impl WatchPlan {
     /// # Errors
     /// The value and its range, in a sentence.
     pub fn check(&self) -> Result<(), String> {
-        if self.snaplen < SNAPLEN_MIN || self.snaplen > SNAPLEN_MAX {
+        if let Some(snaplen) = self.snaplen.filter(|&snaplen| snaplen < SNAPLEN_MIN || snaplen > SNAPLEN_MAX) {
             return Err(format!(
-                "watch snaplen = {} (--watch-snaplen): expected {SNAPLEN_MIN} to {SNAPLEN_MAX}",
-                self.snaplen
+                "watch snaplen = {snaplen} (--watch-snaplen): expected {SNAPLEN_MIN} to {SNAPLEN_MAX}"
             ));
         }
         if self.ring < RING_MIN || self.ring > RING_MAX {
@@ -97,7 +98,5 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
-/// The head of an HTTP message of common servers, and the headers before it.
-pub fn default_snaplen() -> Bytes {
-    Bytes(1024)
-}
+/// The head of an HTTP/1 message of common servers, and the headers before it.
+pub const SNAPLEN_OF_HEADS: Bytes = Bytes(1024);

@@ -3,11 +3,16 @@
 use std::collections::BTreeMap;
 
 use schema::Quantiles;
-use schema::document::{Check, CheckState, Load, Path, Quic, Run, Slo, Tls, Validity, Verdict, Weight};
+use schema::document::{Check, CheckState, Load, Path, Run, Slo, Tls, Validity, Verdict, Weight};
 use stats::materiality::{is_known, values_needed};
 
 use crate::durations;
 use crate::figures;
+
+mod quic;
+
+pub use quic::quic_line;
+pub(crate) use quic::wire_quic_line;
 
 /// The result of a load in one sentence: achieved of offered rate, response times, failures.
 pub fn answer(load: &Load) -> String {
@@ -331,23 +336,6 @@ pub fn tls_line(tls: &Tls) -> String {
     format!("{handshakes}; {} {trust}", tls.server_name)
 }
 
-/// QUIC: handshakes, Retry, early data, windows, lost packets.
-pub fn quic_line(quic: &Quic) -> String {
-    let mut words = vec![format!("{} handshakes", figures::count(quic.handshakes))];
-    if quic.retries > 0 {
-        words.push(format!("{} of them after Retry", figures::count(quic.retries)));
-    }
-    if quic.early_data_offered > 0 {
-        let (accepted, offered) = (quic.early_data_accepted, quic.early_data_offered);
-        words.push(format!("early data accepted on {} of {}", figures::count(accepted), figures::count(offered)));
-    }
-    let [stream, connection] =
-        [quic.stream_window_bytes, quic.connection_window_bytes].map(|bytes| units::Bytes(bytes).to_string());
-    words.push(format!("windows {stream} a stream and {connection}, {}", quic.congestion_control));
-    words.push(format!("{} of its packets lost", figures::count(quic.lost_packets)));
-    words.join(", ")
-}
-
 /// A single name alone; several names each with its count.
 fn names(counts: &BTreeMap<String, u64>) -> String {
     match by_frequency(counts).as_slice() {
@@ -490,21 +478,6 @@ mod tests {
         assert!(text.ends_with("p99 9.00 us, p99.9 40.0 us"), "{text}");
         path.run_queue_wait_ns = None;
         assert!(late_wakeups(&path).unwrap().contains("a total of 12.0 ms; without"));
-    }
-
-    #[test]
-    fn quic_line_has_handshakes_early_data_windows_and_losses() {
-        let quic = Quic {
-            handshakes: 1200,
-            stream_window_bytes: 6 << 20,
-            connection_window_bytes: 15 << 20,
-            congestion_control: "cubic".into(),
-            lost_packets: 3,
-            ..Quic::default()
-        };
-        assert_eq!(quic_line(&quic), "1,200 handshakes, windows 6MiB a stream and 15MiB, cubic, 3 of its packets lost");
-        let early = Quic { retries: 2, early_data_offered: 10, early_data_accepted: 9, ..quic };
-        assert!(quic_line(&early).contains("2 of them after Retry, early data accepted on 9 of 10"));
     }
 
     #[test]

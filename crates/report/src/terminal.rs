@@ -98,7 +98,7 @@ pub fn render_over_time(
         environment::path(&mut page, path);
     }
     if let Some(watch) = &document.watch {
-        wire::print(&mut page, watch, document.load.as_ref().is_some_and(|load| load.quic.is_some()));
+        wire::print(&mut page, watch);
     }
     if let Some(tap) = &document.tap {
         tap::print(&mut page, tap);

@@ -170,11 +170,13 @@ pub enum DropCause {
     NoRoute,
     /// In transit when the path was shut down.
     Shutdown,
+    /// Sent to a port that the client's address translation had forgotten or does not know, as configured.
+    Unmapped,
 }
 
 impl DropCause {
     /// Every cause, in the order of declaration (also the order of counter arrays).
-    pub const ALL: [DropCause; 7] = [
+    pub const ALL: [DropCause; 8] = [
         DropCause::Loss,
         DropCause::QueueFull,
         DropCause::Aqm,
@@ -182,6 +184,7 @@ impl DropCause {
         DropCause::Malformed,
         DropCause::NoRoute,
         DropCause::Shutdown,
+        DropCause::Unmapped,
     ];
 
     /// The name in JSON, Parquet and on the terminal.
@@ -194,6 +197,7 @@ impl DropCause {
             DropCause::Malformed => "malformed",
             DropCause::NoRoute => "no_route",
             DropCause::Shutdown => "shutdown",
+            DropCause::Unmapped => "unmapped",
         }
     }
 

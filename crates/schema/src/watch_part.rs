@@ -64,6 +64,13 @@ pub struct WatchPart {
     /// QUIC connections; absent if there were none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quic: Option<WatchQuic>,
+    /// Why requests are not compared with the load's; absent if they are. Their counts may then be 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unread: Option<String>,
+    /// TLS and QUIC connections of a run's load with data that was not decrypted, or not to its end; absent if there
+    /// were none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub undecrypted_connections: Option<u64>,
     /// Quality of the capture; absent for a capture of a run's own devices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capture: Option<CaptureReading>,

@@ -13,7 +13,9 @@
 //! For a pair, the load's service time must be the captured one plus one RTT of the client. The captured counterpart of
 //! `started` is the SYN if the load opened the connection for this request (connect called), otherwise the request's
 //! first byte (first write); that of `done` is the last byte of the response. Both pass the server's end: the first one
-//! way after the load's `started`, the last one way before its `done`. So
+//! way after the load's `started`, the last one way before its `done`. A request on a stream of HTTP/2 or HTTP/3 may wait
+//! for the handshake or for a free stream after its `started`; it counts from its last byte (`sent`) instead, which is
+//! captured as well, if it fits into one packet. So
 //!
 //! ```text
 //!   (done - started) - (last byte - first byte or SYN) = way up + way down = RTT
@@ -48,7 +50,7 @@ pub struct Agreement {
     ports: HashMap<u64, ConnectionId>,
     /// Servers whose captured address differs from the one that clients connect to.
     rewritten: HashMap<IpAddr, IpAddr>,
-    waiting: HashMap<ConnectionId, Waiting>,
+    waiting: HashMap<StreamId, Waiting>,
     waiting_records: usize,
     /// Whether only connections are compared: the capture cannot read requests inside TLS.
     connections_only: bool,
@@ -60,6 +62,9 @@ pub struct Agreement {
 /// A connection in the capture: client, its port, and the server's captured address. The address is needed because the
 /// kernel gives one port of a client to connections to two servers at the same time.
 type ConnectionId = (u32, u16, IpAddr);
+
+/// Where requests follow one another: a connection, with HTTP/2 and HTTP/3 one of its streams.
+type StreamId = (ConnectionId, Option<u64>);
 
 #[derive(Debug, Default)]
 struct Waiting {
@@ -79,6 +84,8 @@ struct LoadRequest {
     measured: bool,
     /// Whether the connection was opened for this request.
     opens_connection: bool,
+    /// On a stream: when the last byte was sent, if the whole request fits into a packet and was sent once.
+    sent_at: Option<Timestamp>,
 }
 
 /// A request in the capture.
@@ -87,6 +94,8 @@ struct CapturedRequest {
     connection: u64,
     index: u32,
     first_at: Timestamp,
+    /// Last byte of the request.
+    sent_at: Option<Timestamp>,
     last_at: Option<Timestamp>,
     complete: bool,
     response_bytes: u64,
@@ -117,6 +126,9 @@ impl FirstRequest {
         }
     }
 }
+
+/// Bytes of frames that fit into one packet of any path, so that the first is sent with the last.
+const ONE_PACKET: u64 = 1000;
 
 /// Response with which a server may close an idle connection (RFC 9110, section 15.5.9); it belongs to no request.
 const REQUEST_TIMEOUT: u16 = 408;
@@ -175,7 +187,9 @@ impl Agreement {
         let Some(&connection_id) = self.ports.get(&connection) else { return };
         let completed = record.failure.is_none();
         self.counts.load_failed += u64::from(!completed);
-        let waiting = self.waiting.entry(connection_id).or_default();
+        let id = (connection_id, record.stream.map(u64::from));
+        let fits = attempts == 1 && record.bytes_sent <= ONE_PACKET;
+        let waiting = self.waiting.entry(id).or_default();
         waiting.load.push_back(LoadRequest {
             started_at,
             done_at: record.done_at,
@@ -184,8 +198,9 @@ impl Agreement {
             status: record.status,
             measured: record.scheduled_at >= self.measured_from,
             opens_connection: record.connected_at.is_some(),
+            sent_at: record.sent_at.filter(|_| fits),
         });
-        self.pair_waiting(connection_id);
+        self.pair_waiting(id);
     }
 
     /// Adds a connection of the load that has ended, after its requests.
@@ -206,19 +221,20 @@ impl Agreement {
         self.counts.wire_requests += u64::from(request.request_first_at.is_some());
         // Any other response without a request counts as one that the load did not report.
         let Some(first_at) = request.request_first_at.or(request.response_first_at) else { return };
-        let connection_id = (client, request.client.port(), request.server.ip());
-        let waiting = self.waiting.entry(connection_id).or_default();
+        let id = ((client, request.client.port(), request.server.ip()), request.stream);
+        let waiting = self.waiting.entry(id).or_default();
         waiting.wire.push_back(CapturedRequest {
             connection: request.connection,
             index: request.index,
             first_at,
+            sent_at: request.request_last_at,
             last_at: request.response_last_at,
             complete: request.complete,
             response_bytes: request.response_bytes,
             status: request.status,
             syn_at: None,
         });
-        self.pair_waiting(connection_id);
+        self.pair_waiting(id);
     }
 
     /// Adds a captured connection that has ended, after its requests.
@@ -231,12 +247,17 @@ impl Agreement {
         // If the recorder is behind, it gets the whole captured connection before the load's first request on it.
         let connection_id = record.client_index.map(|client| (client, record.client.port(), record.server.ip()));
         let waiting = connection_id
-            .and_then(|connection_id| self.waiting.get_mut(&connection_id))
+            .and_then(|connection_id| self.waiting.get_mut(&(connection_id, None)))
             .into_iter()
             .flat_map(|it| &mut it.wire);
         for wire in waiting.filter(|wire| wire.connection == record.connection && wire.index == 0) {
             wire.syn_at = Some(syn_at);
         }
+    }
+
+    /// Adds a captured QUIC connection that has ended.
+    pub fn wire_quic_connection(&mut self) {
+        self.counts.wire_opened += 1;
     }
 
     /// The counts, when load and capture have ended. Requests that still wait have no partner.
@@ -249,9 +270,10 @@ impl Agreement {
     }
 
     /// Pairs requests of a connection as far as possible, after one was added.
-    fn pair_waiting(&mut self, connection_id: ConnectionId) {
+    fn pair_waiting(&mut self, id: StreamId) {
         self.waiting_records += 1;
-        let Some(waiting) = self.waiting.get_mut(&connection_id) else { return };
+        let (connection_id, stream) = id;
+        let Some(waiting) = self.waiting.get_mut(&id) else { return };
         while let (Some(&load), Some(&wire)) = (waiting.load.front(), waiting.wire.front()) {
             // The request's first byte is captured within the load's span of it.
             if wire.first_at < load.started_at {
@@ -269,6 +291,13 @@ impl Agreement {
                 if pair(&mut self.counts, load, wire)
                     && let (Some(&rtt_ns), Some(last_at)) = (self.rtts_ns.get(connection_id.0 as usize), wire.last_at)
                 {
+                    if stream.is_some() {
+                        if let (Some(load_sent), Some(wire_sent)) = (load.sent_at, wire.sent_at) {
+                            let service_ns = load.done_at.as_nanos().saturating_sub(load_sent.as_nanos());
+                            add_difference(&mut self.counts, service_ns, wire_sent, last_at, rtt_ns);
+                        }
+                        continue;
+                    }
                     let service_ns = load.done_at.as_nanos() - load.started_at.as_nanos();
                     let already_open = (!load.opens_connection).then_some((load.started_at, wire.first_at));
                     let first = FirstRequest { service_ns, last_at, rtt_ns, already_open };
@@ -283,7 +312,7 @@ impl Agreement {
             }
         }
         if waiting.load.is_empty() && waiting.wire.is_empty() {
-            self.waiting.remove(&connection_id);
+            self.waiting.remove(&id);
         }
         if self.waiting_records > WAITING_RECORDS_MAX {
             self.counts.overflowed = true;

@@ -42,7 +42,7 @@ use tap::self_tap::SelfTap;
 
 use self::collect::Ended;
 use self::instruments::Instruments;
-use self::loops::Loops;
+use self::loops::{Inputs, Loops};
 use self::main_thread::MainThread;
 use self::network::{MachineCounters, Network};
 use self::notes::notes;
@@ -121,8 +121,9 @@ pub fn bench_tapped(
         cores: resources.cores.client.clone(),
     });
     let mut main_thread = MainThread::new(&loops, &network, interrupts_before)?;
-    let (path_io, outlets) = (network.path_io.take(), instruments.outlets());
-    let joined = loops.run(tls, path_io, outlets, |running| {
+    let inputs =
+        Inputs { path_io: network.path_io.take(), outlets: instruments.outlets(), secrets: instruments.secrets() };
+    let joined = loops.run(tls, inputs, |running| {
         let publisher = instruments.publisher(&before, &network);
         main_thread.until_done(running, interrupts, &schedule.clock, network.topology.as_mut(), observer, publisher);
     });

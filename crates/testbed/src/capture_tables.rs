@@ -7,8 +7,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use path::AddressPlan;
-use schema::{WatchProgress, WatchSecond};
-use store::{ConnectionsWriter, RunFolder, WatchSeriesWriter, WireRequestsWriter};
+use schema::{WatchProgress, WatchQuic, WatchSecond};
+use store::{ConnectionsWriter, QuicConnectionsWriter, RunFolder, WatchSeriesWriter, WireRequestsWriter};
 use units::Timestamp;
 
 use crate::agreement::Agreement;
@@ -30,6 +30,8 @@ pub struct CaptureTables {
 
 struct Tables {
     connections: ConnectionsWriter,
+    /// With HTTP/3.
+    quic_connections: Option<QuicConnectionsWriter>,
     requests: WireRequestsWriter,
     series: WatchSeriesWriter,
 }
@@ -46,6 +48,7 @@ impl CaptureTables {
         CaptureTables {
             tables: folder.map(|folder| Tables {
                 connections: folder.connections(),
+                quic_connections: None,
                 requests: folder.wire_requests(),
                 series: folder.watch_series(),
             }),
@@ -56,6 +59,15 @@ impl CaptureTables {
             figures: WireFigures::default(),
             error: None,
         }
+    }
+
+    /// Adds the table of QUIC connections in `folder`, and counts them.
+    pub fn with_quic(mut self, folder: Option<&RunFolder>) -> Self {
+        if let (Some(tables), Some(folder)) = (&mut self.tables, folder) {
+            tables.quic_connections = Some(folder.quic_connections());
+        }
+        self.figures.quic = Some(WatchQuic::default());
+        self
     }
 
     /// The load's side of the agreement.
@@ -108,11 +120,18 @@ impl CaptureTables {
                 agreement.wire_connection(connection);
             }
         }
+        for connection in &batch.quic_connections {
+            let client = client_index(connection.client.ip()).filter(|&client| self.is_client(client));
+            self.figures.add_quic_connection(connection, client, phase, &self.configured_rtts_ns);
+            if let Some(agreement) = &mut self.agreement {
+                agreement.wire_quic_connection();
+            }
+        }
         self.figures.add_seconds(&batch.seconds, phase);
         let Some(tables) = &mut self.tables else { return };
-        let written = tables
-            .connections
-            .push(&batch.connections)
+        let quic = tables.quic_connections.as_mut().map_or(Ok(()), |table| table.push(&batch.quic_connections));
+        let written = quic
+            .and_then(|()| tables.connections.push(&batch.connections))
             .and_then(|()| tables.requests.push(&batch.requests))
             .and_then(|()| tables.series.push(&batch.seconds));
         self.note(written);
@@ -121,9 +140,9 @@ impl CaptureTables {
     /// Closes the tables' parts: a crash can lose only later records.
     pub fn close_parts(&mut self) {
         let Some(tables) = &mut self.tables else { return };
-        let closed = tables
-            .connections
-            .close_part()
+        let quic = tables.quic_connections.as_mut().map_or(Ok(()), QuicConnectionsWriter::close_part);
+        let closed = quic
+            .and_then(|()| tables.connections.close_part())
             .and_then(|()| tables.requests.close_part())
             .and_then(|()| tables.series.close_part());
         self.note(closed);
@@ -132,9 +151,9 @@ impl CaptureTables {
     /// Completes the tables; returns the figures, and the first write error.
     pub fn finish(mut self) -> (WireFigures, Option<String>) {
         if let Some(tables) = self.tables.take() {
-            let finished = tables
-                .connections
-                .finish()
+            let quic = tables.quic_connections.map_or(Ok(()), |table| table.finish().map(drop));
+            let finished = quic
+                .and_then(|()| tables.connections.finish())
                 .and_then(|_| tables.requests.finish())
                 .and_then(|_| tables.series.finish())
                 .map(drop);

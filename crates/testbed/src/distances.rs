@@ -116,6 +116,21 @@ pub fn with_origin<'a>(clients: &'a PathSpec, origin: Option<&OriginPlan>) -> Re
     Ok(Cow::Owned(whole))
 }
 
+/// Refuses clients that move their QUIC connections where there are none.
+///
+/// # Errors
+/// The path has such a change.
+pub fn refuse_migration(spec: &PathSpec) -> Result<(), ProfileError> {
+    let change = spec.changes.iter().find(|change| change.kind == ChangeKind::Migrate);
+    change.map_or(Ok(()), |change| {
+        Err(ProfileError::Change(format!(
+            "a migration at {} moves connections of QUIC, which has only a load with HTTP/3 (--http 3); rebind changes \
+             the address of any connection",
+            exact(change.at)
+        )))
+    })
+}
+
 /// Refuses changes without effect: a test of half a rate must not use a link without a rate.
 fn check_changes(spec: &PathSpec) -> Result<(), ProfileError> {
     let refuse = |why: String| Err(ProfileError::Change(why));

@@ -113,7 +113,8 @@ pub fn net_shown(
     if let Some(relay) = &mut relay {
         relay.block_signals().map_err(TestbedError::system("pthread_sigmask"))?;
     }
-    let taps = Taps::open(&sandboxes.topology, plan.watch.at.unwrap_or_default(), None, &plan.watch)?;
+    let sizes = (plan.watch.snaplen.unwrap_or(plan::SNAPLEN_OF_HEADS), plan.watch.ring);
+    let taps = Taps::open(&sandboxes.topology, plan.watch.at.unwrap_or_default(), None, sizes)?;
     let words = command.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
     let mut folder = RecordingFolder::begin(
         plan.run_store.as_ref(),

@@ -220,8 +220,15 @@ fn merged_quic(mut all: document::Quic, other: &document::Quic) -> document::Qui
     all.bytes_received += other.bytes_received;
     all.lost_packets += other.lost_packets;
     all.receive_drops += other.receive_drops;
+    all.migrations = added(all.migrations, other.migrations);
+    all.migrations_refused = added(all.migrations_refused, other.migrations_refused);
     all.first_failure = all.first_failure.or_else(|| other.first_failure.clone());
     all
+}
+
+/// The sum of counts that may be absent.
+fn added(count: Option<u64>, other: Option<u64>) -> Option<u64> {
+    count.zip(other).map(|(count, other)| count + other).or(count).or(other)
 }
 
 /// How a shard receives stop requests.

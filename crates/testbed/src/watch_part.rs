@@ -3,7 +3,7 @@
 use std::time::Duration;
 use validity::evidence::{Watched, WireFigures};
 
-use schema::watch_part::{WatchConnections, WatchPart};
+use schema::watch_part::{WatchConnections, WatchPart, WatchQuic};
 
 /// Makes the part, for a measured phase of this length.
 pub fn document(watched: &Watched, figures: &WireFigures, phase: Duration) -> WatchPart {
@@ -45,8 +45,12 @@ pub fn document(watched: &Watched, figures: &WireFigures, phase: Duration) -> Wa
         retransmitted: figures.retransmitted,
         retransmit_share: share(figures.retransmitted, figures.data_packets),
         out_of_order: figures.out_of_order,
-        // The capture of a run reads HTTP/1 alone.
-        quic: None,
+        quic: figures
+            .quic
+            .clone()
+            .map(|quic| WatchQuic { handshake_rtt_ns: figures.handshake_rtt.quantiles(), ..quic }),
+        unread: watched.unread.map(str::to_owned),
+        undecrypted_connections: (watched.undecrypted > 0).then_some(watched.undecrypted),
         // The devices belong to the run: each packet passes once, in order, without a tunnel.
         capture: None,
     }

@@ -12,7 +12,10 @@
 
 pub mod between;
 pub mod gauges;
+mod phase;
+pub mod protocols;
 pub mod queue;
+pub mod secrets;
 mod tap;
 pub mod wall;
 
@@ -23,26 +26,29 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use path::ClientPath;
-use schema::{ConnectionRecord, WatchSecond, WireRequest};
+use schema::{ConnectionRecord, QuicConnectionRecord, WatchSecond, WireRequest};
 use sys::capture::{Capture, CaptureSpec, RETIRE};
 use sys::clock::Clock;
 use sys::epoll::{Epoll, Event, Interest};
 use sys::namespace::NetNamespace;
 use sys::sched::{Cores, Urgency};
 use sys::signal::Wake;
-use units::Timestamp;
-use watch::{CapturePoint, Counts, Watch, WatchSpec};
+use units::{Bytes, Timestamp};
+use watch::{CapturePoint, Counts, Limits, Watch, WatchSpec};
 
 use self::between::{Between, End};
 use self::gauges::WireSampler;
+use self::phase::{difference, note_phase};
+use self::protocols::Protocols;
 use self::queue::Outlet;
+use self::secrets::SecretReceiver;
 use self::tap::{Tap, blocks};
 use self::wall::Wall;
 use crate::drive::progress::Progress;
 use crate::error::TestbedError;
 use crate::packets::{HEADERS_MAX, KeptPackets};
 use crate::topology::{CLIENT_DEVICE, Topology};
-use plan::{WatchAt, WatchPlan};
+use plan::WatchAt;
 use validity::evidence::Watched;
 
 /// The open rings at the ends of the path.
@@ -77,6 +83,8 @@ pub struct WatchSetup<'a> {
     pub cores: Option<Cores>,
     /// Where the packets' headers are kept; `None`: nowhere.
     pub kept: Option<KeptPackets>,
+    /// What is read of the connections.
+    pub protocols: Protocols,
 }
 
 /// Records of ended connections and requests, for the recorder.
@@ -84,6 +92,8 @@ pub struct WatchSetup<'a> {
 pub struct WireBatch {
     /// Connections that ended.
     pub connections: Vec<ConnectionRecord>,
+    /// QUIC connections that ended.
+    pub quic_connections: Vec<QuicConnectionRecord>,
     /// Requests that ended.
     pub requests: Vec<WireRequest>,
     /// Seconds that ended.
@@ -102,8 +112,8 @@ struct Stop {
 }
 
 impl Taps {
-    /// Opens the rings of `at`; `None` if there is no capture. Each captures TCP with a server's address, and its
-    /// `port` if that is known.
+    /// Opens the rings of `at`; `None` if there is no capture. Each captures TCP and UDP with a server's address, and its
+    /// `port` if that is known. `snaplen`: bytes of each packet at the server's end; `ring`: size of a ring.
     ///
     /// # Errors
     /// The kernel refuses a packet socket or the memory of its ring.
@@ -111,10 +121,10 @@ impl Taps {
         topology: &Topology,
         at: WatchAt,
         port: Option<u16>,
-        plan: &WatchPlan,
+        (snaplen, ring): (Bytes, Bytes),
     ) -> Result<Option<Taps>, TestbedError> {
         let ports = port.as_slice();
-        let (block_bytes, blocks) = blocks(plan.ring);
+        let (block_bytes, blocks) = blocks(ring);
         let (servers, device) = (topology.server_addresses(), topology.server_device.clone());
         let open = |net: &NetNamespace, device: &str, hosts: &[IpAddr], snaplen: u32| {
             net.run(|| {
@@ -127,7 +137,7 @@ impl Taps {
         Ok(match at {
             WatchAt::None => None,
             WatchAt::Server | WatchAt::Both => {
-                let server = open(&topology.server_net, &device, &servers, plan.snaplen.0 as u32)?;
+                let server = open(&topology.server_net, &device, &servers, snaplen.0 as u32)?;
                 let client = match at {
                     WatchAt::Both => Some(open(
                         &topology.client_net,
@@ -216,6 +226,7 @@ struct CaptureThread {
     sampler: WireSampler,
     between: Option<Between>,
     kept: Option<KeptPackets>,
+    protocols: Protocols,
     records: Outlet,
     /// Counts at the start and the end of the phase.
     at_start: Option<Counts>,
@@ -231,8 +242,9 @@ impl CaptureThread {
             servers: taps.servers.clone(),
             linger: CLOSED_CONNECTION_RETENTION,
             idle_timeout: IDLE_TIMEOUT,
-            // The checks compare requests of HTTP/1.
-            later_protocols: false,
+            limits: Limits { streams: setup.protocols.streams, ..Limits::default() },
+            later_protocols: setup.protocols.are_later,
+            secrets_are_reported: setup.protocols.secrets.is_some(),
             ..WatchSpec::default()
         });
         watch.handle_time(setup.clock.now());
@@ -248,6 +260,7 @@ impl CaptureThread {
             sampler: WireSampler::new(setup.seed, setup.start, setup.measured_from),
             between,
             kept: setup.kept.take(),
+            protocols: std::mem::take(&mut setup.protocols),
             records,
             at_start: None,
             at_end: None,
@@ -304,6 +317,10 @@ impl CaptureThread {
         let tap = &mut self.taps.server;
         let link = tap.link();
         let Some(block) = tap.ring.next_block() else { return false };
+        // The secrets of the clients' packets in this block were reported before it was filled.
+        if let Some(secrets) = &self.protocols.secrets {
+            secrets.pass_to(&mut self.watch);
+        }
         let mut last = None;
         for packet in block.packets() {
             let at = self.wall.run_time(packet.at);
@@ -414,6 +431,9 @@ impl CaptureThread {
             whole: counts,
             measured: difference(to, from),
             clock_deviation_ns: self.wall.deviation_ns(),
+            unread: self.protocols.unread,
+            undecrypted: self.watch.reading().undecrypted_tls,
+            secrets_lost: self.protocols.secrets.as_ref().map_or(0, SecretReceiver::lost),
             cpu: sys::clock::thread_cpu_time(),
             wall: now.since(began),
             between: self.between.map(Between::finish),
@@ -423,44 +443,11 @@ impl CaptureThread {
     }
 }
 
-/// Stores the counts at the start and the end of the phase.
-#[inline]
-fn note_phase(
-    watch: &Watch,
-    (from, to): (Timestamp, Option<Timestamp>),
-    at: Timestamp,
-    at_start: &mut Option<Counts>,
-    at_end: &mut Option<Counts>,
-) {
-    if at_start.is_none() && at >= from {
-        *at_start = Some(watch.live().counts);
-    }
-    if at_end.is_none() && to.is_some_and(|to| at >= to) {
-        *at_end = Some(watch.live().counts);
-    }
-}
-
-fn difference(to: Counts, from: Counts) -> Counts {
-    Counts {
-        packets: to.packets - from.packets,
-        bytes: to.bytes - from.bytes,
-        tcp: to.tcp - from.tcp,
-        quic: to.quic - from.quic,
-        other: to.other - from.other,
-        first_fragments: to.first_fragments - from.first_fragments,
-        later_fragments: to.later_fragments - from.later_fragments,
-        malformed: to.malformed - from.malformed,
-        capture_drops: to.capture_drops - from.capture_drops,
-        connections: to.connections - from.connections,
-        quic_connections: to.quic_connections - from.quic_connections,
-        evicted: to.evicted - from.evicted,
-    }
-}
-
 /// Passes ended records to the recorder; returns the number of records dropped because the queue was full.
 fn pass_on(watch: &mut Watch, records: &Outlet) -> u64 {
     let mut batch = WireBatch::default();
     watch.take_connections(&mut batch.connections);
+    watch.take_quic_connections(&mut batch.quic_connections);
     watch.take_requests(&mut batch.requests);
     watch.take_seconds(&mut batch.seconds);
     records.push_batch(batch)

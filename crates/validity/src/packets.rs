@@ -25,33 +25,25 @@ type Wire<'a> = Result<&'a WireEvidence<'a>, &'static str>;
 pub fn checks(document: &Document, evidence: &Evidence<'_>) -> Vec<Check> {
     let wire = evidence.wire.as_ref().ok_or_else(|| why_not_captured(evidence.plan));
     let capture = [capture_whole(wire), kept_up(wire), wall_clock_unchanged(wire)];
-    let wire = of_tcp(wire, evidence.plan);
     let compared = [
-        requests_agree(wire, evidence),
-        sends_agree(wire, evidence),
+        requests_agree(wire),
+        sends_agree(wire),
         connections_agree(wire),
         service_times_agree(document, wire, evidence),
         service_time_tail_agrees(document, wire, evidence),
         rtt_at_server(document, wire, evidence),
         rtt_tail_at_server(document, wire, evidence),
-        little_of_requests(wire, unread(evidence.plan)),
+        little_of_requests(wire, sampled_late(evidence.plan)),
         little_of_connections(wire),
         path_on_time_in_capture(document, evidence),
     ];
     capture.into_iter().chain(compared).collect()
 }
 
-/// The evidence of TCP connections, of which the capture has none with HTTP/3.
-fn of_tcp<'a>(wire: Wire<'a>, plan: &Plan) -> Wire<'a> {
-    if wire.is_ok() && plan.load.http == HttpVersion::Http3 { Err(HTTP3_REASON) } else { wire }
-}
-
 /// The checks that can be judged during the capture.
 pub fn midway(document: &Document, evidence: &Evidence<'_>) -> Vec<Check> {
     let wire = evidence.wire.as_ref().ok_or("there is no packet capture");
-    let whole = capture_whole(wire);
-    let wire = of_tcp(wire, evidence.plan);
-    vec![whole, rtt_at_server(document, wire, evidence), rtt_tail_at_server(document, wire, evidence)]
+    vec![capture_whole(wire), rtt_at_server(document, wire, evidence), rtt_tail_at_server(document, wire, evidence)]
 }
 
 /// The checks of any capture, with or without a load.
@@ -124,9 +116,9 @@ fn wall_clock_unchanged(wire: Wire<'_>) -> Check {
     }
 }
 
-fn requests_agree(wire: Wire<'_>, evidence: &Evidence<'_>) -> Check {
+fn requests_agree(wire: Wire<'_>) -> Check {
     let check = Draft::new("vantage_points_agree_requests", Weight::Invalid, "requests");
-    let agreed = match compared(wire).and_then(|both| readable(evidence).map(|()| both)) {
+    let agreed = match read(wire) {
         Ok((_, agreed)) => agreed,
         Err(reason) => return reason.end(check),
     };
@@ -149,9 +141,9 @@ fn requests_agree(wire: Wire<'_>, evidence: &Evidence<'_>) -> Check {
 
 /// Compares the load's count of sent requests, retries included, with those that reached the server: an uncounted retry
 /// would hide a request that the server dropped.
-fn sends_agree(wire: Wire<'_>, evidence: &Evidence<'_>) -> Check {
+fn sends_agree(wire: Wire<'_>) -> Check {
     let check = Draft::new("vantage_points_agree_sends", Weight::Invalid, "requests");
-    let agreed = match compared(wire).and_then(|both| readable(evidence).map(|()| both)) {
+    let agreed = match read(wire) {
         Ok((_, agreed)) => agreed,
         Err(reason) => return reason.end(check),
     };
@@ -179,7 +171,7 @@ fn connections_agree(wire: Wire<'_>) -> Check {
                 agreed.wire_opened
             ),
             &format!(
-                "load and capture disagree: the load called connect {} times and established {} connections, the capture has {} SYNs \
+                "load and capture disagree: the load called connect {} times and established {} connections, the capture has {} first packets \
                  of new connections",
                 agreed.load_called, agreed.load_established, agreed.wire_opened
             ),
@@ -258,12 +250,12 @@ fn rtt_tail_at_server(document: &Document, wire: Wire<'_>, evidence: &Evidence<'
     }
 }
 
-fn little_of_requests(wire: Wire<'_>, unread: Option<&str>) -> Check {
+fn little_of_requests(wire: Wire<'_>, sampled_late: Option<&str>) -> Check {
     let check = Draft::new("littles_law_wire_requests", Weight::Invalid, "ratio");
-    if let (Some(why), true) = (unread, wire.is_ok()) {
+    if let (Some(why), true) = (sampled_late, wire.is_ok()) {
         return check.not_applicable(why);
     }
-    let evidence = match whole(wire) {
+    let evidence = match whole(wire).and_then(decoded) {
         Ok(evidence) => evidence,
         Err(reason) => return reason.end(check),
     };
@@ -375,31 +367,43 @@ fn compared(wire: Wire<'_>) -> Result<(&WireEvidence<'_>, &Agreed), Reason> {
     Ok((wire, agreed))
 }
 
-/// Whether the capture can read requests and responses.
-fn readable(evidence: &Evidence<'_>) -> Result<(), Reason> {
-    unread(evidence.plan).map_or(Ok(()), |why| Err(Reason::DoesNotApply(why.into())))
-}
-
-/// Why the capture has no requests, if it has none.
-fn unread(plan: &Plan) -> Option<&'static str> {
-    match &plan.load {
-        load if load.http == HttpVersion::Http3 => Some(HTTP3_REASON),
-        load if load.secure() => Some(TLS_REASON),
-        load if load.http == HttpVersion::Http2 => Some(HTTP2_REASON),
-        _ => None,
+/// The evidence, if its requests could be read.
+fn decoded<'a>(wire: &'a WireEvidence<'a>) -> Result<&'a WireEvidence<'a>, Reason> {
+    let watched = wire.watched;
+    if let Some(why) = watched.unread {
+        return Err(Reason::DoesNotApply(format!("requests are not compared: {why}")));
     }
+    if watched.undecrypted > 0 {
+        let lost = match watched.secrets_lost {
+            0 => String::new(),
+            secrets => format!(" ({secrets} TLS secrets of the load did not reach the capture in time)"),
+        };
+        return Err(Reason::CouldNotRun(format!(
+            "{} connections were not decrypted, or not to their end{lost}: their requests are unknown",
+            watched.undecrypted
+        )));
+    }
+    Ok(wire)
 }
 
-/// The capture pairs requests and responses of HTTP/1.
-const HTTP2_REASON: &str = "requests and responses are HTTP/2 streams, which the packet capture does not decode: connections and round trips are compared all the same";
-pub(crate) const HTTP3_REASON: &str =
-    "HTTP/3 uses QUIC, whose encrypted UDP datagrams the packet capture does not compare with the load";
-const TLS_REASON: &str = "requests and responses are inside TLS, where the packet capture cannot read them: connections and round trips are compared all the same";
+/// The capture's requests and their comparison.
+fn read(wire: Wire<'_>) -> Result<(&WireEvidence<'_>, &Agreed), Reason> {
+    let (wire, agreed) = compared(wire)?;
+    decoded(wire).map(|wire| (wire, agreed))
+}
+
+/// Why the capture's gauge of requests in flight is not comparable with its records.
+fn sampled_late(plan: &Plan) -> Option<&'static str> {
+    let is_early = plan.load.http == HttpVersion::Http3 && plan.load.quic().early_data;
+    is_early.then_some(
+        "early data is decrypted when the client has finished its handshake (--early-data): requests in it are counted as in \
+         flight from then on",
+    )
+}
 
 /// The capture and its comparison, if times can be compared with the RTT.
 fn timed<'a>(wire: Wire<'a>, evidence: &Evidence<'_>) -> Result<&'a Agreed, Reason> {
-    let (_, agreed) = compared(wire)?;
-    readable(evidence)?;
+    let (_, agreed) = read(wire)?;
     if evidence.only_delays {
         Ok(agreed)
     } else {

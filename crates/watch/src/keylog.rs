@@ -86,17 +86,30 @@ impl KeyLog {
         let random = random.ok_or("the random has 64 hexadecimal digits")?;
         let secret = digits(secret).filter(|secret| matches!(secret.len(), 32 | 48));
         let secret = secret.ok_or("the secret has 64 or 96 hexadecimal digits")?;
-        let secrets = self.connections.entry(random).or_default();
-        let place = match label {
-            b"CLIENT_RANDOM" => &mut secrets.master,
-            b"CLIENT_EARLY_TRAFFIC_SECRET" => &mut secrets.early,
-            b"CLIENT_HANDSHAKE_TRAFFIC_SECRET" => &mut secrets.handshake[0],
-            b"SERVER_HANDSHAKE_TRAFFIC_SECRET" => &mut secrets.handshake[1],
-            b"CLIENT_TRAFFIC_SECRET_0" => &mut secrets.traffic[0],
-            _ => &mut secrets.traffic[1],
-        };
-        *place = secret;
+        if let Some(place) = self.connections.entry(random).or_default().place(label) {
+            *place = secret;
+        }
         Ok(())
+    }
+}
+
+impl Secrets {
+    /// Where the secret with this label belongs; `None` for one that is not used.
+    pub(crate) fn place(&mut self, label: &[u8]) -> Option<&mut Vec<u8>> {
+        Some(match label {
+            b"CLIENT_RANDOM" => &mut self.master,
+            b"CLIENT_EARLY_TRAFFIC_SECRET" => &mut self.early,
+            b"CLIENT_HANDSHAKE_TRAFFIC_SECRET" => &mut self.handshake[0],
+            b"SERVER_HANDSHAKE_TRAFFIC_SECRET" => &mut self.handshake[1],
+            b"CLIENT_TRAFFIC_SECRET_0" => &mut self.traffic[0],
+            b"SERVER_TRAFFIC_SECRET_0" => &mut self.traffic[1],
+            _ => return None,
+        })
+    }
+
+    /// Whether everything after the handshake can be decrypted.
+    pub(crate) fn are_complete(&self) -> bool {
+        !self.master.is_empty() || self.handshake.iter().chain(&self.traffic).all(|secret| !secret.is_empty())
     }
 }
 

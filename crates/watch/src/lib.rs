@@ -34,6 +34,7 @@ mod out;
 mod preamble;
 mod quic;
 mod reading;
+mod secrets;
 mod series;
 mod spec;
 mod stream;
@@ -48,7 +49,7 @@ mod work;
 pub use keylog::{KeyLog, KeyLogError};
 pub use reading::{Fault, KINDS_MAX, Reading};
 pub use spec::{CapturePoint, Limits, WatchSpec};
-pub use summary::Summary;
+pub use summary::{Summary, count_quic};
 pub use watch::{Counts, Watch, WatchLive};
 #[cfg(feature = "count-work")]
 pub use work::take_work;

@@ -1,14 +1,13 @@
 //! Output and shared state for the analysis of one packet.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 
 use schema::WireRequest;
 
 use crate::interned::Words;
 use crate::key::Key;
-use crate::keylog::KeyLog;
 use crate::reading::Reading;
+use crate::secrets::SecretStore;
 use crate::series::Series;
 use crate::spec::{CapturePoint, Limits};
 
@@ -24,7 +23,7 @@ pub(crate) struct Context<'a> {
     pub(crate) idle_timeout_ns: u64,
     pub(crate) capture_point: CapturePoint,
     pub(crate) limits: &'a Limits,
-    pub(crate) key_log: Option<&'a Arc<KeyLog>>,
+    pub(crate) secrets: &'a mut SecretStore,
     pub(crate) later_protocols: bool,
     pub(crate) stores_words: bool,
     pub(crate) series: &'a mut Series,
@@ -44,7 +43,7 @@ impl Context<'_> {
             key,
             client_is_second,
             limits: self.limits,
-            key_log: self.key_log,
+            secrets: self.secrets,
             later_protocols: self.later_protocols,
             stores_words: self.stores_words,
             series: self.series,
@@ -69,7 +68,7 @@ pub(crate) struct Out<'a> {
     pub(crate) client_is_second: bool,
     pub(crate) limits: &'a Limits,
     /// Secrets of TLS connections.
-    pub(crate) key_log: Option<&'a Arc<KeyLog>>,
+    pub(crate) secrets: &'a mut SecretStore,
     /// Whether HTTP/2 is analysed.
     pub(crate) later_protocols: bool,
     /// Whether methods, hosts and paths are stored.

@@ -102,6 +102,9 @@ pub struct WatchSpec {
     pub later_protocols: bool,
     /// Secrets of TLS and QUIC connections, which are decrypted with them.
     pub key_log: Option<Arc<KeyLog>>,
+    /// Whether the client reports secrets while its connections are open ([`crate::Watch::report_secret`]). What a
+    /// server sends before the client has reported them is held, within the limits.
+    pub secrets_are_reported: bool,
     /// Seed of the hash over addresses: a random seed prevents a hostile capture from slowing down every lookup.
     pub hash_seed: u64,
 }
@@ -125,6 +128,7 @@ impl Default for WatchSpec {
             words: true,
             later_protocols: true,
             key_log: None,
+            secrets_are_reported: false,
             hash_seed: 0x5961_6D61_6269_6B6F,
         }
     }

@@ -218,9 +218,10 @@ impl Feed<'_, '_> {
             self.out.reading.unread_streams += u64::from(is_fresh);
             *self.stream = Stream::Unknown { is_fresh: false };
         } else if is_fresh && self.direction == Direction::Up && tls::is_handshake(bytes) != Some(false) {
-            *self.stream = match self.out.key_log {
-                Some(log) => Stream::Secure(Box::new(Tls::new(log.clone()))),
-                None => Stream::Tls(Box::default()),
+            *self.stream = if self.out.secrets.is_used() {
+                Stream::Secure(Box::new(Tls::new()))
+            } else {
+                Stream::Tls(Box::default())
             };
             self.bytes(bytes, length);
         } else if is_fresh {

@@ -82,28 +82,7 @@ impl Summary {
 
     /// Adds closed QUIC connections.
     pub fn add_quic_connections(&mut self, records: &[QuicConnectionRecord]) {
-        let quic = &mut self.quic;
-        for record in records {
-            let version = match record.version {
-                wire::quic::VERSION_1 => "1".to_owned(),
-                wire::quic::VERSION_2 => "2".to_owned(),
-                other => format!("0x{other:08x}"),
-            };
-            // A capture may have any number of versions; the rest is counted together.
-            let is_listed = quic.versions.len() < VERSIONS_MAX || quic.versions.contains_key(&version);
-            *quic.versions.entry(if is_listed { version } else { "other".to_owned() }).or_default() += 1;
-            *quic.ends.entry(record.end.as_str().to_owned()).or_default() += 1;
-            quic.version_negotiations += u64::from(record.version_negotiations);
-            quic.retries += u64::from(record.retries);
-            quic.migrations += u64::from(record.migrations);
-            quic.undecrypted_packets += u64::from(record.undecrypted_packets);
-            for direction in Direction::BOTH {
-                let sent = record.sent(direction);
-                quic.datagrams += sent.datagrams;
-                quic.udp_bytes = quic.udp_bytes.saturating_add(sent.udp_bytes);
-                quic.coalesced_datagrams += sent.coalesced_datagrams;
-            }
-        }
+        records.iter().for_each(|record| count_quic(&mut self.quic, record));
     }
 
     /// Adds ended requests.
@@ -169,8 +148,33 @@ impl Summary {
                 spin_rtt_ns: watch.quic_spin_rtt(),
                 ..self.quic.clone()
             }),
+            unread: None,
+            undecrypted_connections: None,
             capture: Some(reading(watch.reading(), watch.reorder_window_ns())),
         }
+    }
+}
+
+/// Adds a closed QUIC connection to counts; the number of connections and their round trips are counted elsewhere.
+pub fn count_quic(quic: &mut WatchQuic, record: &QuicConnectionRecord) {
+    let version = match record.version {
+        wire::quic::VERSION_1 => "1".to_owned(),
+        wire::quic::VERSION_2 => "2".to_owned(),
+        other => format!("0x{other:08x}"),
+    };
+    // A capture may have any number of versions; the rest is counted together.
+    let is_listed = quic.versions.len() < VERSIONS_MAX || quic.versions.contains_key(&version);
+    *quic.versions.entry(if is_listed { version } else { "other".to_owned() }).or_default() += 1;
+    *quic.ends.entry(record.end.as_str().to_owned()).or_default() += 1;
+    quic.version_negotiations += u64::from(record.version_negotiations);
+    quic.retries += u64::from(record.retries);
+    quic.migrations += u64::from(record.migrations);
+    quic.undecrypted_packets += u64::from(record.undecrypted_packets);
+    for direction in Direction::BOTH {
+        let sent = record.sent(direction);
+        quic.datagrams += sent.datagrams;
+        quic.udp_bytes = quic.udp_bytes.saturating_add(sent.udp_bytes);
+        quic.coalesced_datagrams += sent.coalesced_datagrams;
     }
 }
 

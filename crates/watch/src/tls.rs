@@ -8,6 +8,7 @@
 mod keys12;
 mod messages;
 mod record;
+mod waiting;
 
 use std::sync::Arc;
 
@@ -15,18 +16,19 @@ use schema::Direction;
 use wire::tls::handshake::{ClientHello, ServerHello, kind};
 
 use crate::crypto::{Keys, Secret, Suite};
-use crate::keylog::{KeyLog, Secrets};
+use crate::keylog::Secrets;
 use crate::out::Out;
+use crate::secrets::Lookup;
 use crate::stream::{Feed, Stream};
 use crate::tcp::Sink;
 use keys12::Keys12;
 use messages::{Message, Messages};
 use record::{HEADER, Next, Records};
+use waiting::Waiting;
 
 /// Both directions of one connection.
 #[derive(Debug)]
 pub(crate) struct Tls {
-    log: Arc<KeyLog>,
     records: [Records; 2],
     messages: [Messages; 2],
     phases: [Phase; 2],
@@ -36,6 +38,10 @@ pub(crate) struct Tls {
     /// Encrypted records of the client before the server's hello, and their times.
     early: Vec<(u64, Vec<u8>)>,
     has_keys: bool,
+    /// TLS 1.3: the secrets, for the keys after the handshake.
+    secrets: Option<Secrets>,
+    /// After the server's hello, while the client has not reported the secrets.
+    waiting: Option<Box<Waiting>>,
     /// The protocol inside.
     inner: Box<Stream>,
 }
@@ -64,9 +70,8 @@ struct Stop;
 
 impl Tls {
     /// A connection seen from its start.
-    pub(crate) fn new(log: Arc<KeyLog>) -> Tls {
+    pub(crate) fn new() -> Tls {
         Tls {
-            log,
             records: Default::default(),
             messages: Default::default(),
             phases: Default::default(),
@@ -74,6 +79,8 @@ impl Tls {
             client_random: None,
             early: Vec::new(),
             has_keys: false,
+            secrets: None,
+            waiting: None,
             inner: Box::new(Stream::Unknown { is_fresh: true }),
         }
     }
@@ -106,6 +113,9 @@ impl Tls {
             };
             if outcome.is_err() {
                 out.reading.undecrypted_tls += 1;
+                if let Some(mut waiting) = self.waiting.take() {
+                    waiting.release(out);
+                }
                 return false;
             }
         }
@@ -130,10 +140,65 @@ impl Tls {
         }
         let early: usize = self.early.drain(..).map(|(_, record)| record.len()).sum();
         out.release(early);
+        if let Some(mut waiting) = self.waiting.take() {
+            // A client that gave up the handshake sent no data.
+            let gave_up = self.client_random.is_some_and(|random| out.secrets.forget(&random));
+            let has_data =
+                waiting.take(out).iter().any(|record| record.direction == Direction::Up && record.header[0] == DATA);
+            out.reading.undecrypted_tls += u64::from(has_data && !gave_up);
+        }
     }
 
-    /// A complete record.
+    /// A complete record. It waits if the secrets for it were not reported yet.
     fn record(
+        &mut self,
+        direction: Direction,
+        header: [u8; HEADER],
+        content: Vec<u8>,
+        server_name: &mut Option<Box<Arc<[u8]>>>,
+        out: &mut Out<'_>,
+    ) -> Result<(), Stop> {
+        self.resume(server_name, out)?;
+        match &mut self.waiting {
+            Some(waiting) => waiting.push(direction, header, content, out),
+            None => self.read_record(direction, header, content, server_name, out),
+        }
+    }
+
+    /// Reads the records that waited, at their times, if the secrets are known now.
+    fn resume(&mut self, server_name: &mut Option<Box<Arc<[u8]>>>, out: &mut Out<'_>) -> Result<(), Stop> {
+        let Some(waiting) = &self.waiting else { return Ok(()) };
+        let random = self.client_random.ok_or(Stop)?;
+        let secrets = match out.secrets.take(&random) {
+            Lookup::Known(secrets) => secrets,
+            Lookup::Later => return Ok(()),
+            Lookup::Unknown => return Err(Stop),
+        };
+        let hello = waiting.hello;
+        let records = self.waiting.take().map(|mut waiting| waiting.take(out)).unwrap_or_default();
+        if hello.version == TLS13 {
+            self.begin13(&secrets, hello.cipher_suite)?;
+            self.secrets = Some(secrets);
+            self.open_early(server_name, out)?;
+        } else {
+            let [up, down] = keys12::keys(&secrets.master, &random, &hello.random, hello.cipher_suite).ok_or(Stop)?;
+            self.phases = [Phase::Ready12(up), Phase::Ready12(down)];
+        }
+        let now = out.at;
+        let mut outcome = Ok(());
+        for record in records {
+            out.at = record.at;
+            outcome = self.read_record(record.direction, record.header, record.content, server_name, out);
+            if outcome.is_err() {
+                break;
+            }
+        }
+        out.at = now;
+        outcome
+    }
+
+    /// Reads a record with the keys of its direction.
+    fn read_record(
         &mut self,
         direction: Direction,
         header: [u8; HEADER],
@@ -250,25 +315,13 @@ impl Tls {
                     return Ok(());
                 }
                 self.has_keys = true;
-                let log = self.log.clone();
-                let random = self.client_random.ok_or(Stop)?;
-                let secrets = log.secrets(&random).ok_or(Stop)?;
-                if hello.version == TLS13 {
-                    self.begin13(secrets, &hello)?;
-                    self.open_early(server_name, out)
-                } else {
-                    let [up, down] =
-                        keys12::keys(&secrets.master, &random, &hello.random, hello.cipher_suite).ok_or(Stop)?;
-                    self.phases = [Phase::Ready12(up), Phase::Ready12(down)];
-                    Ok(())
-                }
+                self.waiting = Some(Box::new(Waiting::new(&hello)));
+                self.resume(server_name, out)
             }
             (END_OF_EARLY_DATA, Direction::Up) if matches!(self.phases[own], Phase::Early(..)) => self.leave_early(own),
             (kind::FINISHED, _) if matches!(self.phases[own], Phase::Handshake(..)) => {
-                let log = self.log.clone();
-                let random = self.client_random.ok_or(Stop)?;
                 let Phase::Handshake(_, secret) = &self.phases[own] else { return Err(Stop) };
-                let traffic = &log.secrets(&random).ok_or(Stop)?.traffic[own];
+                let traffic = &self.secrets.as_ref().ok_or(Stop)?.traffic[own];
                 let secret = Secret::new(secret.suite, traffic).ok_or(Stop)?;
                 (self.phases[own], self.sequences[own]) = (Phase::Data(keys_of(&secret)?, secret), 0);
                 Ok(())
@@ -284,8 +337,8 @@ impl Tls {
     }
 
     /// TLS 1.3: both directions are protected from here on.
-    fn begin13(&mut self, secrets: &Secrets, hello: &ServerHello) -> Result<(), Stop> {
-        let suite = Suite::of_tls13(hello.cipher_suite).ok_or(Stop)?;
+    fn begin13(&mut self, secrets: &Secrets, cipher_suite: u16) -> Result<(), Stop> {
+        let suite = Suite::of_tls13(cipher_suite).ok_or(Stop)?;
         for own in [0, 1] {
             let secret = Secret::new(suite, &secrets.handshake[own]).ok_or(Stop)?;
             (self.phases[own], self.sequences[own]) = (Phase::Handshake(keys_of(&secret)?, secret), 0);

@@ -18,6 +18,7 @@ use crate::key::Key;
 use crate::out::Out;
 use crate::quic::Quic;
 use crate::reading::Reading;
+use crate::secrets::SecretStore;
 use crate::series::Series;
 use crate::spec::WatchSpec;
 use crate::table::{Index, Table};
@@ -60,6 +61,7 @@ pub struct Watch {
     waiting_most: usize,
     wait_policy: WaitPolicy,
     quic: Box<Quic>,
+    secrets: SecretStore,
 }
 
 impl Watch {
@@ -83,6 +85,7 @@ impl Watch {
             waiting_most: WAITING_MAX,
             wait_policy: WaitPolicy::new(),
             quic: Box::new(Quic::new(spec.hash_seed)),
+            secrets: SecretStore::new(spec.key_log.clone(), spec.secrets_are_reported),
             spec,
         }
     }
@@ -125,6 +128,13 @@ impl Watch {
     #[inline]
     pub fn number_next(&mut self, number: u64) {
         self.number = number.saturating_sub(1);
+    }
+
+    /// Stores a secret of a connection whose ClientHello has this random, with its label in a key log, as the client
+    /// reports it ([`WatchSpec::secrets_are_reported`]). Unknown labels are ignored. Report a secret before the first packet that
+    /// the client sends with it.
+    pub fn report_secret(&mut self, label: &str, random: &[u8; 32], secret: &[u8]) {
+        self.secrets.report(label, random, secret);
     }
 
     /// Advances to `now` without a packet: ends seconds, ages idle connections.
@@ -376,7 +386,7 @@ impl Watch {
             key,
             client_is_second: flow.client_is_second,
             limits: &self.spec.limits,
-            key_log: self.spec.key_log.as_ref(),
+            secrets: &mut self.secrets,
             later_protocols: self.spec.later_protocols,
             stores_words: self.spec.words,
             series: &mut self.series,

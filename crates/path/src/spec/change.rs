@@ -40,8 +40,21 @@ pub enum ChangeKind {
     Delay(Factor),
     /// Rate of every bottleneck, also for the remainder of the packets that wait in front of it.
     Rate(Factor),
+    /// The client's address translation (NAT) forgets its mappings: every connection of the client, TCP or UDP, continues
+    /// from another port as the server sees it. It has no end.
+    Rebind,
+    /// The client moves its QUIC connections to other ports of its own (RFC 9000, section 9). Packets are not changed:
+    /// the client does it.
+    Migrate,
     /// Independent loss, replacing the link's own loss effects of either kind (before all effects if it has none).
     Loss(Probability),
+}
+
+impl ChangeKind {
+    /// Whether packets pass links differently during the change.
+    pub fn is_of_links(self) -> bool {
+        !matches!(self, ChangeKind::Rebind | ChangeKind::Migrate)
+    }
 }
 
 /// A positive, finite factor.

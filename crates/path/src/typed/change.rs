@@ -12,7 +12,7 @@ use units::{Probability, parse_duration};
 use crate::spec::{ChangeKind, Factor};
 
 /// A change of the path at a given time. On a command line `AT [for TIME] [in [shared] [CLASS]]: WHAT`, where WHAT is
-/// `outage`, `rtt x2`, `rate x0.5` or `loss 5%`; in files a table, `{ at = "10s", for = "3s", outage = true }`.
+/// `outage`, `rtt x2`, `rate x0.5`, `loss 5%`, `rebind` or `migrate`; in files a table, `{ at = "10s", for = "3s", outage = true }`.
 ///
 /// Without `in` it applies to every client's own links; `in far` to those of the class of this name (or number, from
 /// 1); `in shared` to the link that all clients share; `in shared far` to the link that the class shares.
@@ -31,7 +31,7 @@ pub struct PlannedChange {
 }
 
 const EXPECTED_FORM: &str = "a change is written AT [for TIME] [in [shared] [CLASS]]: WHAT, where WHAT is outage, rtt x2, \
-                      rate x0.5 or loss 5%; such as 10s for 3s: outage";
+                      rate x0.5, loss 5%, rebind or migrate; such as 10s for 3s: outage";
 
 impl FromStr for PlannedChange {
     type Err = String;
@@ -62,6 +62,8 @@ impl FromStr for PlannedChange {
         }
         let kind = match what.split_whitespace().collect::<Vec<_>>()[..] {
             ["outage"] => ChangeKind::Outage,
+            ["rebind"] => ChangeKind::Rebind,
+            ["migrate"] => ChangeKind::Migrate,
             ["rtt", by] => ChangeKind::Delay(factor(by).map_err(wrong)?),
             ["rate", by] => ChangeKind::Rate(factor(by).map_err(wrong)?),
             ["loss", loss] => {
@@ -79,6 +81,11 @@ impl PlannedChange {
     fn check(&self) -> Result<(), String> {
         if self.duration.is_some_and(|duration| duration.is_zero()) {
             return Err("the duration is 0; it must be above 0".into());
+        }
+        if let ChangeKind::Rebind | ChangeKind::Migrate = self.kind
+            && (self.shared || self.duration.is_some())
+        {
+            return Err("clients change their addresses once, each on its own: leave `for` and `shared` out".into());
         }
         if self.shared && matches!(self.kind, ChangeKind::Delay(_)) {
             return Err("a shared link has no RTT of its own; change the RTT of its clients".into());
@@ -128,6 +135,8 @@ impl fmt::Display for PlannedChange {
         }
         match self.kind {
             ChangeKind::Outage => f.write_str(": outage"),
+            ChangeKind::Rebind => f.write_str(": rebind"),
+            ChangeKind::Migrate => f.write_str(": migrate"),
             ChangeKind::Delay(factor) => write!(f, ": rtt x{}", factor.value()),
             ChangeKind::Rate(factor) => write!(f, ": rate x{}", factor.value()),
             ChangeKind::Loss(loss) => write!(f, ": loss {loss}"),
@@ -149,6 +158,10 @@ struct Table {
     shared: bool,
     #[serde(default, skip_serializing_if = "is_false")]
     outage: bool,
+    #[serde(default, skip_serializing_if = "is_false")]
+    rebind: bool,
+    #[serde(default, skip_serializing_if = "is_false")]
+    migrate: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     rtt: Option<FactorTyped>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -194,6 +207,8 @@ impl Serialize for PlannedChange {
         };
         match self.kind {
             ChangeKind::Outage => table.outage = true,
+            ChangeKind::Rebind => table.rebind = true,
+            ChangeKind::Migrate => table.migrate = true,
             ChangeKind::Delay(factor) => table.rtt = Some(FactorTyped(factor)),
             ChangeKind::Rate(factor) => table.rate = Some(FactorTyped(factor)),
             ChangeKind::Loss(loss) => table.loss = Some(loss),
@@ -207,13 +222,15 @@ impl<'de> Deserialize<'de> for PlannedChange {
         let table = Table::deserialize(deserializer)?;
         let kinds = [
             table.outage.then_some(ChangeKind::Outage),
+            table.rebind.then_some(ChangeKind::Rebind),
+            table.migrate.then_some(ChangeKind::Migrate),
             table.rtt.map(|factor| ChangeKind::Delay(factor.0)),
             table.rate.map(|factor| ChangeKind::Rate(factor.0)),
             table.loss.map(ChangeKind::Loss),
         ];
         let [Some(kind)] = kinds.into_iter().filter(Option::is_some).collect::<Vec<_>>()[..] else {
             return Err(D::Error::custom(
-                "a change is one of: outage = true, rtt = \"x2\", rate = \"x0.5\", loss = \"5%\"",
+                "a change is one of: outage = true, rtt = \"x2\", rate = \"x0.5\", loss = \"5%\", rebind = true, migrate = true",
             ));
         };
         let class = table.clients.map(|class| match class {

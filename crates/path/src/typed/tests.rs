@@ -33,7 +33,16 @@ fn change() -> impl Strategy<Value = PlannedChange> {
         shared: false,
         kind: ChangeKind::Delay(factor),
     });
-    prop_oneof![whole, rtt]
+    let kind = prop_oneof![Just(ChangeKind::Rebind), Just(ChangeKind::Migrate)];
+    let class = proptest::option::of("[a-z0-9_.-]{1,8}".prop_filter("a name", |name| name != "shared"));
+    let moves = (time(), class, kind).prop_map(|(at, class, kind)| PlannedChange {
+        at,
+        duration: None,
+        class,
+        shared: false,
+        kind,
+    });
+    prop_oneof![whole, rtt, moves]
 }
 
 /// A value in a file.
@@ -123,6 +132,11 @@ fn typed_forms_parse_to_the_expected_values() {
     let change: PlannedChange = "10s for 3s: outage".parse().unwrap();
     assert_eq!((change.at, change.duration), (Duration::from_secs(10), Some(Duration::from_secs(3))));
     assert_eq!((change.class, change.shared, change.kind), (None, false, ChangeKind::Outage));
+    let change: PlannedChange = "10s in far: rebind".parse().unwrap();
+    assert_eq!((change.class.as_deref(), change.kind), (Some("far"), ChangeKind::Rebind));
+    for typed in ["10s for 3s: rebind", "10s in shared: migrate"] {
+        assert!(typed.parse::<PlannedChange>().unwrap_err().contains("leave `for` and `shared` out"), "{typed}");
+    }
 }
 
 #[test]

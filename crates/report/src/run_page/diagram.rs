@@ -13,8 +13,7 @@ pub(super) fn diagram(document: &Document) -> Diagram {
     let (load, path, watch) = (document.load.as_ref(), document.path.as_ref(), document.watch.as_ref());
     let mut nodes = vec![clients(document)];
     nodes.extend(path.map(self::path));
-    let is_quic = load.is_some_and(|load| load.quic.is_some());
-    nodes.extend(watch.map(|part| wire(part, is_quic)));
+    nodes.extend(watch.map(wire));
     nodes.push(server(document.server.as_ref(), document.run.duration_s));
     let gaps = nodes.len() - 1;
     let mut diagram = Diagram { nodes, ..Diagram::new("Where the figures come from") };
@@ -78,18 +77,21 @@ fn path(part: &Path) -> Node {
         .line("timing error p99", if error.count == 0 { String::new() } else { duration(error.p99) })
 }
 
-/// Packets; `is_quic`: the load's connections are of QUIC, and the figures of TCP are not theirs.
-fn wire(part: &WatchPart, is_quic: bool) -> Node {
+/// Packets, and what was read of them.
+fn wire(part: &WatchPart) -> Node {
     let at = match part.capture_point.as_str() {
         "client" => "at the client",
         "between" => "between client and server",
         _ => "at the server's end",
     };
-    if is_quic {
-        return Node::new("wire", at).line("packets", count(part.packets));
-    }
+    // What QUIC sends again cannot be told from what it sends.
+    let retransmitted = match part.retransmitted {
+        _ if part.quic.is_some() => String::new(),
+        0 => "none".to_owned(),
+        _ => share(part.retransmit_share),
+    };
     let (rtt, service) = (&part.handshake_rtt_ns, &part.service_time_ns);
-    // Inside TLS no requests are read.
+    // None may have been read.
     let of_requests = |text: String| if part.requests > 0 { text } else { String::new() };
     Node::new("wire", at)
         .line("arrived", of_requests(rate(part.request_rate_per_s)))
@@ -97,7 +99,7 @@ fn wire(part: &WatchPart, is_quic: bool) -> Node {
         .line("in flight", of_requests(mean_max(part.in_flight.mean, part.in_flight.max)))
         .line("handshake RTT", if rtt.count == 0 { String::new() } else { two(rtt.p50, rtt.p99) })
         .line("processing", if service.count == 0 { String::new() } else { two(service.p50, service.p99) })
-        .line("retransmitted", if part.retransmitted == 0 { "none".to_owned() } else { share(part.retransmit_share) })
+        .line("retransmitted", retransmitted)
 }
 
 fn server(part: Option<&Server>, seconds: f64) -> Node {

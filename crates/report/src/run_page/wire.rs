@@ -8,7 +8,7 @@ use super::load::distributions;
 use super::over_time::response_tail;
 use crate::figures::{bit_rate, bytes, count, level, rate, share};
 use crate::page::{Section, Table};
-use crate::phrases::{by_frequency, connection_state, span};
+use crate::phrases::{by_frequency, connection_state, span, wire_quic_line};
 use crate::plot::{Bars, Chart, Quantity, Series};
 
 /// The result of a capture in one sentence.
@@ -29,16 +29,7 @@ pub(super) fn figures(part: &WatchPart, run: &Run, sources: &Sources) -> Section
         "between" => "between client and server: handshake RTT is SYN to ACK",
         _ => "at the server: handshake RTT is SYN-ACK to ACK",
     };
-    let section = Section::new("Wire");
-    if sources.document.load.as_ref().is_some_and(|load| load.quic.is_some()) {
-        let packets = format!("{} packets ({})", count(part.packets), bytes(part.bytes));
-        let lost = count(part.capture_drops);
-        return section.text(format!(
-            "{packets} at {}, of which the capture lost {lost}. Connections and requests of QUIC were not read.",
-            part.source
-        ));
-    }
-    let mut section = section
+    let mut section = Section::new("Wire")
         .text(format!("{} for {}, {point}.", part.source, span(run.duration_s)))
         .table(traffic(part, run))
         .table(gauges(part))
@@ -56,12 +47,17 @@ pub(super) fn figures(part: &WatchPart, run: &Run, sources: &Sources) -> Section
             .series(Series::distribution("handshakes", &sources.wire_rtt));
         section = section.figure(times).figure(rtt);
     }
+    if let Some(quic) = &part.quic {
+        section = section.text(format!("QUIC: {}.", wire_quic_line(quic)));
+    }
+    if let Some(why) = &part.unread {
+        section = section.text(format!("Requests are not compared with those of the load: {why}."));
+    }
     section = section.text(states_legend(&part.connections.states));
-    section.figure(bars("Connections by state", &part.connections.states, "connections")).figure(bars(
-        "Responses by status",
-        &part.status,
-        "responses",
-    ))
+    if !part.connections.states.is_empty() || part.quic.is_none() {
+        section = section.figure(bars("Connections by state", &part.connections.states, "connections"));
+    }
+    section.figure(bars("Responses by status", &part.status, "responses"))
 }
 
 /// Explains the connection states that occurred.
@@ -77,17 +73,20 @@ fn traffic(part: &WatchPart, run: &Run) -> Table {
     let mut row = |name: &str, number: u64, rate: String, note: String| {
         table = std::mem::take(&mut table).row([name.to_owned(), count(number), rate, note]);
     };
-    // Inside TLS none are read.
+    // None may have been read.
     if part.requests > 0 {
         row("requests", part.requests, rate(part.request_rate_per_s), String::new());
         row("responses", part.responses, rate(part.response_rate_per_s), String::new());
     }
     row("connections", part.connections.count, rate(part.connection_rate_per_s), "opened".into());
     row("packets", part.packets, bits, bytes(part.bytes));
-    row("retransmitted", part.retransmitted, share(part.retransmit_share), "of the data packets".into());
-    row("out of order", part.out_of_order, String::new(), String::new());
+    // Of QUIC these cannot be seen.
+    if part.tcp_packets > 0 || part.quic.is_none() {
+        row("retransmitted", part.retransmitted, share(part.retransmit_share), "of the data packets".into());
+        row("out of order", part.out_of_order, String::new(), String::new());
+        row("bytes never captured", part.missing_bytes, String::new(), "acknowledged by the other end".into());
+    }
     row("lost by the capture", part.capture_drops, String::new(), String::new());
-    row("bytes never captured", part.missing_bytes, String::new(), "acknowledged by the other end".into());
     table
 }
 

@@ -6,20 +6,31 @@ use schema::document::Level;
 use super::load::distributions;
 use super::page::{Ink, Page};
 use crate::figures::{bytes, count, level, rate, share};
+use crate::phrases::wire_quic_line;
 
-/// Prints the packets; `is_quic`: the load's connections are of QUIC, and the figures of TCP are not theirs.
-pub(super) fn print(page: &mut Page, part: &WatchPart, is_quic: bool) {
+/// Prints the packets.
+pub(super) fn print(page: &mut Page, part: &WatchPart) {
     page.blank();
     let packets = format!("{} packets ({}) at the server's end", count(part.packets), bytes(part.bytes));
-    if is_quic {
-        page.entry("wire", &format!("{packets}; connections and requests of QUIC were not read"));
+    if let Some(quic) = &part.quic {
+        // What QUIC sends again has another number, and is encrypted.
+        page.entry("wire", &packets);
+        print_connections(page, part);
+        page.entry("QUIC", &wire_quic_line(quic));
     } else {
         let retransmitted = match part.retransmitted {
             0 => format!("none of {}", count(part.data_packets)),
             packets => format!("{} of {} ({})", count(packets), count(part.data_packets), share(part.retransmit_share)),
         };
         page.entry("wire", &format!("{packets}, {retransmitted} data packets retransmitted"));
-        print_tcp(page, part);
+        print_connections(page, part);
+    }
+    if let Some(why) = &part.unread {
+        page.entry("", &format!("requests are not compared with those of the load: {why}"));
+    }
+    if let Some(connections) = part.undecrypted_connections {
+        let text = format!("{} connections were not decrypted, or not to their end", count(connections));
+        page.entry_in("", &text, Ink::Doubtful);
     }
     if part.capture_drops > 0 || part.missing_bytes > 0 {
         let text = format!(
@@ -31,8 +42,8 @@ pub(super) fn print(page: &mut Page, part: &WatchPart, is_quic: bool) {
     }
 }
 
-/// TCP connections, and requests if any were read: inside TLS none are.
-fn print_tcp(page: &mut Page, part: &WatchPart) {
+/// Connections, and requests if any were read.
+fn print_connections(page: &mut Page, part: &WatchPart) {
     let requests = match part.requests {
         0 => "no requests read".to_owned(),
         _ => format!("{} requests", rate(part.request_rate_per_s)),

@@ -219,6 +219,13 @@ pub struct Quic {
     pub bytes_received: u64,
     /// Packets of the load that were declared lost.
     pub lost_packets: u64,
+    /// Moves of connections to another port of their client, as configured; absent without any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub migrations: Option<u64>,
+    /// Moves that were not made, because the handshake was not finished or the server forbids them; absent if no move
+    /// was configured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub migrations_refused: Option<u64>,
     /// Datagrams that the load's sockets dropped because their receive buffers were full: the generator's fault.
     pub receive_drops: u64,
     /// The first failure of a connection, as text; absent without failures.

@@ -159,6 +159,63 @@ fn inside_tls_connections_are_counted_without_requests() {
     assert!(!agreed.overflowed);
 }
 
+/// Streams of one connection overlap; a request that waited for its stream counts from its last byte.
+#[test]
+fn concurrent_streams_are_paired_by_number_and_timed_from_the_last_byte_of_the_request() {
+    let streams = [0, 4, 8];
+    let on_stream = |stream: u32, started: u64, sent: u64, done: u64| RequestRecord {
+        stream: Some(stream),
+        sent_at: Some(at(sent)),
+        ..load(0, started, done, stream == 0)
+    };
+    let captured = |stream: u32, sent: u64, last: u64| WireRequest {
+        stream: Some(stream.into()),
+        http_version: 3,
+        ..wire(0, stream / 4, 5000, sent, last)
+    };
+    let mut agreement = agreement();
+    agreement.load_connect_call(&connect_call(0, 3, 5000));
+    // All wait for the handshake that begins at 200; the responses come in the reverse order.
+    for (stream, service) in streams.into_iter().zip([30, 20, 10]) {
+        agreement.load_request(&on_stream(stream, 200, 250, 250 + service + RTT));
+        agreement.wire_request(3, &captured(stream, 274, 274 + service));
+    }
+    // A request that was sent twice, or in several packets, has no single time.
+    agreement.load_request(&RequestRecord { attempts: 2, ..on_stream(12, 300, 400, 458) });
+    agreement.wire_request(3, &captured(12, 324, 434));
+    agreement.load_request(&RequestRecord { bytes_sent: ONE_PACKET + 1, ..on_stream(16, 300, 320, 458) });
+    agreement.wire_request(3, &captured(16, 374, 434));
+    agreement.wire_quic_connection();
+    let agreed = agreement.finish();
+    assert_eq!((agreed.both, agreed.unaccounted(), agreed.differences.count()), (5, 0, 3));
+    assert_eq!((agreed.differences.median_ns(), agreed.differences.magnitudes().p99), (0.0, 0));
+    assert_eq!((agreed.wire_opened, agreed.load_called), (1, 1));
+}
+
+/// A capture that lost a stream, has one of another connection, or read another status.
+#[test]
+fn streams_that_differ_between_the_vantage_points_are_counted() {
+    let on_stream = |stream: u32| RequestRecord { stream: Some(stream), ..load(0, 200, 300, false) };
+    let captured =
+        |port: u16, stream: u64| WireRequest { stream: Some(stream), http_version: 2, ..wire(0, 0, port, 224, 276) };
+    let differences = |wires: &[WireRequest]| {
+        let mut agreement = agreement();
+        agreement.load_connect_call(&connect_call(0, 3, 5000));
+        [1, 3].into_iter().for_each(|stream| agreement.load_request(&on_stream(stream)));
+        wires.iter().for_each(|wire| agreement.wire_request(3, wire));
+        let agreed = agreement.finish();
+        (agreed.both, agreed.unaccounted(), agreed.status_differs, agreed.sends_unaccounted())
+    };
+    assert_eq!(differences(&[captured(5000, 1), captured(5000, 3)]), (2, 0, 0, 0));
+    assert_eq!(differences(&[captured(5000, 1)]), (1, 1, 0, 1), "the capture lost packets of a stream");
+    assert_eq!(differences(&[captured(5000, 1), captured(5000, 5)]), (1, 2, 0, 0), "another stream");
+    assert_eq!(differences(&[captured(5000, 1), captured(6000, 3)]), (1, 2, 0, 0), "another connection");
+    let other = WireRequest { status: Some(500), ..captured(5000, 3) };
+    assert_eq!(differences(&[captured(5000, 1), other]), (2, 0, 1, 0));
+    let extra = [captured(5000, 1), captured(5000, 3), captured(5000, 7)];
+    assert_eq!(differences(&extra), (2, 1, 0, 1), "the load did not send it");
+}
+
 /// Two servers behind one name, one of them at a loopback address: one port of a client may connect to both at the same
 /// time.
 #[test]

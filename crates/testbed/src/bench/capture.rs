@@ -16,6 +16,7 @@ use crate::host::CorePlan;
 use crate::packets::KeptPackets;
 use crate::recorder::WireSide;
 use crate::topology::target::Reach;
+use crate::watching::protocols::Protocols;
 use crate::watching::queue::queue;
 use crate::watching::{Taps, WatchSetup, Watching};
 use plan::{HttpVersion, Plan};
@@ -32,6 +33,7 @@ pub struct Setting<'a> {
     pub cores: &'a CorePlan,
     pub folder: Option<&'a RunFolder>,
     pub reaches: &'a [Reach],
+    pub protocols: Protocols,
 }
 
 /// Starts the capture thread on open rings. The recorder takes its records; headers of packets go to `kept`.
@@ -40,7 +42,7 @@ pub struct Setting<'a> {
 /// No thread or descriptor is available.
 pub fn start(
     taps: Taps,
-    setting: &Setting<'_>,
+    setting: Setting<'_>,
     kept: Option<KeptPackets>,
 ) -> Result<(Watching, WireSide), TestbedError> {
     let (measured_from, measured_to) = setting.measured;
@@ -57,17 +59,20 @@ pub fn start(
         seed: setting.plan.seed,
         cores: setting.cores.watch_cores(),
         kept,
+        protocols: setting.protocols,
     };
+    let is_read = setup.protocols.unread.is_none();
     let watching = taps.watch(setup, sender).map_err(TestbedError::system("start the packet capture"))?;
     let rtts_ns: Vec<u64> = clients.iter().map(path::ClientPath::rtt_ns).collect();
     let comparable = if setting.spec.is_some_and(PathSpec::only_delays) { rtts_ns.clone() } else { Vec::new() };
     let mut agreement = Agreement::new(measured_from, comparable).with_servers(setting.reaches);
-    // The capture has no TCP connections of HTTP/3, so nothing is compared.
-    let is_quic = setting.plan.load.http == HttpVersion::Http3;
-    if setting.plan.load.secure() || setting.plan.load.http == HttpVersion::Http2 {
+    if !is_read {
         agreement = agreement.connections_only();
     }
-    let agreement = Some(agreement).filter(|_| !is_quic);
-    let tables = CaptureTables::new(setting.folder, Arc::clone(setting.progress), measured_from, rtts_ns, agreement);
+    let mut tables =
+        CaptureTables::new(setting.folder, Arc::clone(setting.progress), measured_from, rtts_ns, Some(agreement));
+    if setting.plan.load.http == HttpVersion::Http3 {
+        tables = tables.with_quic(setting.folder);
+    }
     Ok((watching, WireSide { tables, records }))
 }

@@ -187,7 +187,7 @@ fn path_part(ended: &Ended<'_>, counted: &Counted) -> Option<Path> {
         }
     }
     let outside = ended.wire().and_then(|(watched, _)| watched.between.clone());
-    if let (true, Some((_, figures))) = (outside.is_some() || beyond, ended.wire())
+    if let (true, Some((_, figures))) = (outside.is_some() || beyond || is_quic, ended.wire())
         && !figures.handshake_rtt.is_empty()
     {
         // Captured handshakes exclude the load's own delay in reading a response.

@@ -24,12 +24,16 @@ use crate::snapshot::{MainThreadReadings, PathFacts, SnapshotBuilder};
 use crate::tapping::{Prepared, Sampling, Started, TapPlan, Tapped, Tapping};
 use crate::topology::{Steering, Topology};
 use crate::watching::Watching;
+use crate::watching::protocols::Protocols;
+use crate::watching::secrets::SecretSender;
 use validity::evidence::Watched;
 
 /// The running instruments.
 pub(super) struct Instruments {
     path_live: Option<Arc<PathLive>>,
     capture: Option<Watching>,
+    /// Destination of the load's TLS secrets, if the capture uses them.
+    secrets: Option<SecretSender>,
     sampler: Option<ServerSampler>,
     tap: Option<Tapping>,
     recorder: Recorder,
@@ -71,11 +75,15 @@ impl Instruments {
             live
         });
         let (sampler, kept) = start_keeping(loops, network, folder)?;
-        let (capture, wire) = start_capture(loops, network, folder, kept)?.unzip();
+        let plan = &loops.resolved.plan;
+        let shard_plan = loops.resources.shard_plan;
+        let (protocols, secrets) =
+            Protocols::of(plan, loops.resolved.spec.as_ref(), shard_plan.threads() == shard_plan.of);
+        let secrets = secrets.filter(|_| network.taps.is_some());
+        let (capture, wire) = start_capture(loops, network, folder, kept, protocols)?.unzip();
         let tap = own.map(|own| start_tap(loops, own, folder)).transpose()?.flatten();
         let readings = Arc::new(MainThreadReadings::default());
         let builder = snapshot_builder(loops, network, folder, path_live.as_ref(), wire.is_some(), &readings);
-        let plan = &loops.resolved.plan;
         let (schedule, shards) = (loops.schedule, loops.resources.shard_plan.of as usize);
         let judging = spec::world(loops.load_spec);
         let levels = GaugeMerger::new(plan.seed, schedule.start, schedule.measured_from(), shards);
@@ -92,12 +100,27 @@ impl Instruments {
             snapshot: builder.map(SnapshotBuilder::for_recorder),
         })
         .map_err(TestbedError::system("start the recorder"))?;
-        Ok(Instruments { path_live, capture, sampler, tap, recorder, outlets, readings, is_stored: folder.is_stored() })
+        Ok(Instruments {
+            path_live,
+            capture,
+            secrets,
+            sampler,
+            tap,
+            recorder,
+            outlets,
+            readings,
+            is_stored: folder.is_stored(),
+        })
     }
 
     /// Takes the destinations of the loops' records, one a loop.
     pub fn outlets(&mut self) -> Vec<Outlet> {
         std::mem::take(&mut self.outlets)
+    }
+
+    /// Destination of the load's TLS secrets, if the packet capture uses them.
+    pub fn secrets(&self) -> Option<SecretSender> {
+        self.secrets.clone()
     }
 
     /// The main thread's part of progress snapshots, if the run is stored.
@@ -146,6 +169,7 @@ fn start_capture(
     network: &mut Network,
     folder: &RecordingFolder,
     kept: Option<KeptPackets>,
+    protocols: Protocols,
 ) -> Result<Option<(Watching, WireSide)>, TestbedError> {
     let Some(taps) = network.taps.take() else { return Ok(None) };
     let setting = capture::Setting {
@@ -159,8 +183,9 @@ fn start_capture(
         cores: &loops.resources.cores,
         folder: folder.folder(),
         reaches: network.topology.as_ref().map_or(&[][..], |topology| &topology.reaches),
+        protocols,
     };
-    capture::start(taps, &setting, kept).map(Some)
+    capture::start(taps, setting, kept).map(Some)
 }
 
 fn start_tap(loops: &Loops<'_>, own: SelfTap, folder: &RecordingFolder) -> Result<Option<Tapping>, TestbedError> {

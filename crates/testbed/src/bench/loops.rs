@@ -19,7 +19,7 @@ use super::resources::Resources;
 use super::schedule::{OPEN_PER_SECOND, Schedule, closing};
 use super::{spec, urgency};
 use crate::distances;
-use crate::drive::load_io::{LoadIo, SourceAddress};
+use crate::drive::load_io::{LoadIo, Migration, SourceAddress};
 use crate::drive::path_io::PathIo;
 use crate::drive::progress::{Phase, Progress};
 use crate::drive::quic::Quic;
@@ -31,6 +31,7 @@ use crate::http2_frames::FrameLog;
 use crate::recorder::{Handover, Outlet};
 use crate::shards::{Line, Running, ShardEnd, process};
 use crate::topology;
+use crate::watching::secrets::SecretSender;
 use plan::HttpVersion;
 
 /// The loops of a run. Processes already run and wait for the start; threads are created by [`Loops::run`].
@@ -52,6 +53,16 @@ pub(super) struct Loops<'a> {
     wakes: Vec<Wake>,
     /// The processes.
     workers: Vec<Worker>,
+}
+
+/// What the loops of this process take over.
+pub(super) struct Inputs {
+    /// The path, for the first loop.
+    pub path_io: Option<PathIo>,
+    /// Destination of the records of each loop, also of those in other processes.
+    pub outlets: Vec<Outlet>,
+    /// Destination of TLS secrets.
+    pub secrets: Option<SecretSender>,
 }
 
 /// Results of all loops: the path, and the end of each.
@@ -113,14 +124,14 @@ impl<'a> Loops<'a> {
     pub fn run(
         &self,
         first_tls: Option<Tls>,
-        path_io: Option<PathIo>,
-        outlets: Vec<Outlet>,
+        inputs: Inputs,
         meanwhile: impl FnOnce(&Running<'_>),
     ) -> Result<Ends, TestbedError> {
         let links = self.workers.iter().map(|worker| Line::Process(worker.link()));
         let lines = self.wakes.iter().map(Line::Thread).chain(links);
         let running =
             Running::new(Arc::clone(&self.progress), self.progress_of_shards.iter().cloned().zip(lines).collect());
+        let Inputs { path_io, outlets, secrets } = inputs;
         std::thread::scope(|scope| {
             let mut outlets = outlets.into_iter();
             let (first_urgency, right) = urgency::urgency(&self.resolved.plan, self.resources.own_core);
@@ -130,6 +141,10 @@ impl<'a> Loops<'a> {
                 let (tls, path_io) = match first.take() {
                     Some(first) => first,
                     None => (self.resolved.tls()?, None),
+                };
+                let tls = match &secrets {
+                    Some(secrets) => tls.map(|tls| tls.reporting_to(secrets)),
+                    None => tls,
                 };
                 threads.push(self.thread(scope, index, outlet, tls, path_io, first_urgency)?);
             }
@@ -248,6 +263,10 @@ impl<'a> Loops<'a> {
             .with_quic((plan.load.http == HttpVersion::Http3).then(|| {
                 Quic::new(&plan.load.quic(), &schedule.clock, stats::Rng::new(plan.seed, u64::from(shard.index)))
             }))
+            .with_migrations(Migration::of(
+                self.resolved.spec.as_ref().map_or(&[], |spec| &spec.changes),
+                schedule.measured_from(),
+            ))
     }
 
     /// The loop of a shard; the first has the path.

@@ -43,7 +43,7 @@ impl Network {
         let (topology, path_io) = create_topology(resolved, resources, path, &spec, log.as_deref())?;
         let plan = &resolved.plan;
         let port = resolved.destination.addresses[0].port();
-        let taps = Taps::open(&topology, plan.watch_at(), Some(port), &plan.watch)?;
+        let taps = Taps::open(&topology, plan.watch_at(), Some(port), (plan.snaplen(), plan.watch.ring))?;
         Ok(Network { topology: Some(topology), path_io: Some(path_io), is_captured: taps.is_some(), taps })
     }
 

@@ -9,7 +9,7 @@ use super::{shard_part, spec};
 use crate::drive::tls::Tls;
 use crate::error::TestbedError;
 use crate::{distances, offer};
-use plan::{Engine, Plan};
+use plan::{Engine, HttpVersion, Plan};
 
 /// The plan with the contents of files and resolved names.
 pub(super) struct Resolved {
@@ -65,6 +65,9 @@ impl Resolved {
         let plan = offer.plan;
         plan.check_targets(&targets).map_err(TestbedError::Plan)?;
         let spec = plan.path.as_ref().map(|path| distances::spec(path, plan.load.clients)).transpose()?;
+        if plan.load.http != HttpVersion::Http3 {
+            spec.as_ref().map_or(Ok(()), distances::refuse_migration)?;
+        }
         let shard = shard_part::of(&plan, spec.as_ref())?;
         let destination = destination::of(&plan, &targets)?;
         let target = destination::words(&plan, &targets, &destination.addresses);

@@ -3,6 +3,7 @@
 mod actions;
 mod failures;
 mod figures;
+mod migration;
 mod quic;
 mod recording;
 mod ring;
@@ -19,6 +20,7 @@ use sys::socket::{Read, TcpSocket};
 use units::Timestamp;
 
 use self::failures::{connect_cause, note_unacknowledged, stream_cause};
+pub(crate) use self::migration::Migration;
 use self::streams::Streams;
 use super::endpoints::Endpoints;
 use super::h2::{H2Event, Http2};
@@ -64,6 +66,8 @@ pub struct LoadIo {
     http2: Option<Streams>,
     /// The connections of HTTP/3, which replace `sockets`.
     quic: Option<Box<Quic>>,
+    /// When clients move their QUIC connections, the latest first.
+    migrations: Vec<Migration>,
     /// Connections whose HTTP/2 or HTTP/3 has work.
     changed_streams: Vec<ConnectionKey>,
     /// Reused buffer for HTTP/2 events.
@@ -142,6 +146,7 @@ impl LoadIo {
             tunnelling: None,
             http2: None,
             quic: None,
+            migrations: Vec::new(),
             changed_streams: Vec::new(),
             h2_events: Vec::new(),
             plain: Vec::new(),
@@ -183,6 +188,7 @@ impl LoadIo {
         self.note_unacknowledged_at_timeout(now);
         self.load.handle_time(now);
         self.expire_quic_timers(now);
+        self.migrate_due(now, poller, clock);
         self.perform_all_actions(poller, clock);
         // Connections with more to read than one iteration allows: edge-triggered readiness is not reported again.
         for key in std::mem::take(&mut self.unread) {
@@ -231,16 +237,6 @@ impl LoadIo {
             self.read(key, clock);
             self.follow_up(poller, clock);
         }
-    }
-
-    /// Whether no target uses TLS, and connections carry one request at a time.
-    pub fn is_plain(&self) -> bool {
-        self.tls.is_none() && self.http2.is_none()
-    }
-
-    /// Whether the load is a closed loop.
-    pub fn is_closed(&self) -> bool {
-        self.load.is_closed()
     }
 
     /// Passes the remaining records, with the gauges up to `now`; returns the core.

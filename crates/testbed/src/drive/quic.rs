@@ -14,6 +14,7 @@ mod timers;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
 
 use bytes::BytesMut;
 use http::Request;
@@ -52,6 +53,9 @@ pub struct Quic {
 
 struct QuicSocket {
     key: ConnectionKey,
+    client: u32,
+    /// The client's address, if it has one of its own, and the server's.
+    ends: (Option<IpAddr>, SocketAddr),
     udp: UdpSocket,
     connection: Box<Connection<StreamKey>>,
     /// Datagrams that the socket did not accept yet.
@@ -148,7 +152,15 @@ impl Quic {
             self.sockets.resize_with(key.index() + 1, || None);
         }
         let of_unsent = Datagrams { segment: None, ecn: 0 };
-        let socket = QuicSocket { key, udp, connection: Box::new(connection), unsent: Vec::new(), of_unsent };
+        let socket = QuicSocket {
+            key,
+            client,
+            ends: (source, server),
+            udp,
+            connection: Box::new(connection),
+            unsent: Vec::new(),
+            of_unsent,
+        };
         Ok(&self.sockets[key.index()].insert(socket).udp)
     }
 
@@ -209,6 +221,41 @@ impl Quic {
         let due = socket.connection.next_timeout();
         self.timers.set(key, due);
         outcome
+    }
+
+    /// Prepares counts of moves, which are absent otherwise.
+    pub(super) fn expect_migrations(&mut self) {
+        self.figures.migrations.get_or_insert(0);
+        self.figures.migrations_refused.get_or_insert(0);
+    }
+
+    /// The connections of these clients.
+    pub(super) fn connections_of(&self, clients: &Range<u32>) -> Vec<ConnectionKey> {
+        let sockets = self.sockets.iter().flatten().filter(|socket| clients.contains(&socket.client));
+        sockets.map(|socket| socket.key).collect()
+    }
+
+    /// Moves a connection to another port of its client; returns its new socket, `None` if it must not move.
+    ///
+    /// # Errors
+    /// No port or descriptor is available: the connection stays where it is.
+    pub(super) fn migrate(&mut self, key: ConnectionKey) -> io::Result<Option<&UdpSocket>> {
+        let Some(Some(socket)) =
+            self.sockets.get_mut(key.index()).filter(|it| it.as_ref().is_some_and(|it| it.key == key))
+        else {
+            return Ok(None);
+        };
+        let (source, server) = socket.ends;
+        let udp = UdpSocket::connect(source, server)?;
+        if !socket.connection.migrate() {
+            self.figures.migrations_refused = self.figures.migrations_refused.map(|count| count + 1);
+            return Ok(None);
+        }
+        self.figures.migrations = self.figures.migrations.map(|count| count + 1);
+        // Datagrams on their way to the old port are lost, as when a client leaves a network.
+        let old = std::mem::replace(&mut socket.udp, udp);
+        self.figures.receive_drops += old.overflowed().unwrap_or(0);
+        Ok(Some(&socket.udp))
     }
 
     /// The earliest timer of all connections.

@@ -29,6 +29,7 @@ use self::facts::{Facts, Negotiated};
 pub(crate) use self::session::{READ_BUFFER, Session, TlsEvent};
 use self::tickets::Tickets;
 use crate::error::TestbedError;
+use crate::watching::secrets::SecretSender;
 use plan::TlsPlan;
 
 /// TLS of one loop of a run.
@@ -96,6 +97,12 @@ impl Tls {
     /// Lets the sessions that follow send requests before the handshake is finished (QUIC only).
     pub(crate) fn with_early_data(mut self, enabled: bool) -> Self {
         Arc::make_mut(&mut self.common).enable_early_data = enabled;
+        self
+    }
+
+    /// Reports the secrets of the sessions that follow.
+    pub(crate) fn reporting_to(mut self, secrets: &SecretSender) -> Self {
+        Arc::make_mut(&mut self.common).key_log = Arc::new(secrets.clone());
         self
     }
 

@@ -20,6 +20,7 @@ use crate::recorder::WireSide;
 use crate::recording_folder::RecordingFolder;
 use crate::snapshot::{self, PathFacts};
 use crate::tapping::{Sampling, Started, Tapped, Tapping};
+use crate::watching::protocols::Protocols;
 use crate::watching::queue::queue;
 use crate::watching::{Taps, WatchSetup, Watching};
 use validity::evidence::{Watched, WireFigures};
@@ -168,6 +169,7 @@ fn capture(taps: Taps, setting: Setting<'_>) -> std::io::Result<(Watching, Recor
             seed: setting.plan.seed,
             cores: None,
             kept: None,
+            protocols: Protocols::default(),
         },
         sender,
     )?;

@@ -48,6 +48,7 @@ impl Sandboxes {
     /// started.
     pub fn create(plan: &NetPlan, command: &[OsString]) -> Result<Self, TestbedError> {
         let spec = distances::spec(&plan.path, plan.clients)?;
+        distances::refuse_migration(&spec)?;
         let wakefulness = Wakefulness::of(plan.host.idle);
         let allowed = Cores::allowed().map_err(TestbedError::system("sched_getaffinity"))?;
         // The program is the client: it runs on the server's cores, not on the path's.

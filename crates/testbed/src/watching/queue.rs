@@ -45,6 +45,7 @@ impl Outlet {
         if self.queued.load(Ordering::Relaxed) + batch.records() > self.max {
             lost = batch.records() as u64;
             (batch.requests, batch.connections) = (Vec::new(), Vec::new());
+            batch.quic_connections = Vec::new();
         }
         if batch.records() > 0 || !batch.seconds.is_empty() {
             self.queued.fetch_add(batch.records(), Ordering::Relaxed);
@@ -73,7 +74,7 @@ impl Inlet {
 
 impl WireBatch {
     fn records(&self) -> usize {
-        self.requests.len() + self.connections.len()
+        self.requests.len() + self.connections.len() + self.quic_connections.len()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Figures of the measured phase, from the records of the packet capture.
 
-use schema::{ConnectionRecord, Direction, Framing, WatchSecond, WireRequest};
+use schema::{ConnectionRecord, Direction, Framing, QuicConnectionRecord, WatchSecond, WireRequest};
 use units::Timestamp;
 
 use super::WireFigures;
@@ -68,6 +68,35 @@ impl WireFigures {
             self.connections_opened += 1;
             *self.states.entry(connection.state.as_str()).or_default() += 1;
             self.out_of_order += connection.up.out_of_order_packets + connection.down.out_of_order_packets;
+        }
+    }
+
+    /// Counts a captured QUIC connection of a client.
+    pub fn add_quic_connection(
+        &mut self,
+        connection: &QuicConnectionRecord,
+        client: Option<u32>,
+        phase: (Timestamp, Option<Timestamp>),
+        configured_ns: &[u64],
+    ) {
+        let until = connection.closed_at.unwrap_or(match connection.end {
+            schema::RecordEnd::CaptureEnd => Timestamp::MAX,
+            _ => connection.last_at,
+        });
+        self.connections_ns += overlap(connection.first_at, until, phase);
+        if let (Some(rtt_ns), Some(secured_at)) = (connection.handshake_rtt_ns, connection.secured_at)
+            && is_in(secured_at, phase)
+        {
+            self.handshake_rtt.record(rtt_ns);
+            if let Some(&configured) = client.and_then(|client| configured_ns.get(client as usize)) {
+                self.handshake_error.record(rtt_ns.abs_diff(configured));
+            }
+        }
+        if is_in(connection.first_at, phase) {
+            self.connections_opened += 1;
+            let quic = self.quic.get_or_insert_default();
+            quic.connections += 1;
+            watch::count_quic(quic, connection);
         }
     }
 

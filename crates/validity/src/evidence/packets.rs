@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use load::GaugeStatistics;
 use schema::document::PathInCapture;
-use schema::{Level, WatchSecond};
+use schema::{Level, WatchQuic, WatchSecond};
 use stats::Histogram;
 use watch::Counts;
 
@@ -39,6 +39,12 @@ pub struct Watched {
     pub client_drops: u64,
     /// Records dropped because the recorder was too far behind.
     pub records_lost: u64,
+    /// Why requests are not compared with the load's, if they are not.
+    pub unread: Option<&'static str>,
+    /// TLS and QUIC connections with data that was not decrypted, or not to its end.
+    pub undecrypted: u64,
+    /// TLS secrets of the load that did not reach the capture, because their queue was full.
+    pub secrets_lost: u64,
     /// Movement of the wall clock against the run's clock, in ns.
     pub clock_deviation_ns: u64,
     /// The longest time from a packet to its analysis.
@@ -77,13 +83,14 @@ pub struct WireGauges {
 /// Distributions and counts of the measured phase.
 #[derive(Clone, Debug, Default)]
 pub struct WireFigures {
-    /// ACK - SYN-ACK of the handshakes completed in the phase.
+    /// ACK - SYN-ACK of the handshakes completed in the phase; of QUIC, first acknowledgement less first acknowledged
+    /// packet of the server.
     pub handshake_rtt: Histogram,
     /// Handshake RTT less the client's configured RTT, absolute.
     pub handshake_error: Histogram,
     /// Last byte of the request to last byte of its response, of requests begun in the phase.
     pub service_time: Histogram,
-    /// Connections whose SYN arrived in the phase.
+    /// Connections whose SYN, or first QUIC packet, arrived in the phase.
     pub connections_opened: u64,
     /// Requests whose first byte arrived in the phase.
     pub requests: u64,
@@ -95,7 +102,9 @@ pub struct WireFigures {
     pub by_direction: u64,
     /// Responses to these requests by status code.
     pub status: BTreeMap<u16, u64>,
-    /// Connections opened in the phase, by state at their end.
+    /// QUIC connections opened in the phase, if the load uses QUIC.
+    pub quic: Option<WatchQuic>,
+    /// TCP connections opened in the phase, by state at their end.
     pub states: BTreeMap<&'static str, u64>,
     /// Bytes acknowledged but not captured, whole capture.
     pub missing_bytes: u64,
@@ -153,7 +162,7 @@ pub struct Agreed {
     pub load_called: u64,
     /// Connections that the load established.
     pub load_established: u64,
-    /// Connections whose SYN was captured.
+    /// Connections whose SYN, or first QUIC packet, was captured.
     pub wire_opened: u64,
     /// Load's service time less the captured one less the client's RTT, of requests of the measured phase.
     pub differences: Differences,

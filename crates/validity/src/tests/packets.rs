@@ -95,19 +95,21 @@ fn an_incomplete_capture_makes_the_run_suspect_and_is_not_compared() {
     }
 }
 
-/// Inside TLS the capture has no requests, which is no contradiction; its other figures are judged.
+/// Requests that the capture does not read are no contradiction; its other figures are judged.
 #[test]
-fn connections_inside_tls_are_compared_and_requests_are_not() {
-    let mut case = Case::good();
-    case.plan.load.url = "https://server/".into();
-    (case.agreed().both, case.agreed().differences) = (0, Default::default());
-    (case.figures().requests, case.figures().in_flight_ns) = (0, 0);
-    for name in [
+fn requests_that_are_not_read_are_not_compared_and_connections_are() {
+    let names = [
         "vantage_points_agree_requests",
+        "vantage_points_agree_sends",
         "vantage_points_agree_service_time",
         "vantage_points_agree_service_time_tail",
         "littles_law_wire_requests",
-    ] {
+    ];
+    let mut case = Case::good();
+    case.watched().unread = Some("packets are cut");
+    (case.agreed().both, case.agreed().differences) = (0, Default::default());
+    (case.figures().requests, case.figures().in_flight_ns) = (0, 0);
+    for name in names {
         assert_eq!(case.state(name), CheckState::NotApplicable, "{name}");
     }
     for name in ["vantage_points_agree_connections", "rtt_at_server_as_configured", "littles_law_wire_connections"] {
@@ -116,6 +118,51 @@ fn connections_inside_tls_are_compared_and_requests_are_not() {
     assert_eq!(case.judge().verdict, Verdict::Valid, "{:?}", case.judge());
     case.agreed().wire_opened = 1001;
     assert_eq!(case.judge().verdict, Verdict::Invalid);
+
+    // Connections that should have been decrypted and were not: nothing is concluded of requests.
+    let mut case = Case::good();
+    (case.watched().undecrypted, case.watched().secrets_lost) = (1, 4);
+    case.agreed().load_only = 5;
+    for name in names {
+        assert_eq!(case.state(name), CheckState::CouldNotRun, "{name}");
+    }
+    assert_eq!(
+        (case.state("vantage_points_agree_connections"), case.judge().verdict),
+        (CheckState::Ok, Verdict::Suspect)
+    );
+    let validity = case.judge();
+    let why = &validity.checks.iter().find(|check| check.name == names[0]).unwrap().why;
+    assert!(why.contains("1 connections were not decrypted") && why.contains("4 TLS secrets"), "{why}");
+}
+
+/// With HTTP/3 and TLS the vantage points are compared as in clear.
+#[test]
+fn decrypted_requests_that_disagree_are_invalid() {
+    for load in ["https://server/", "https://server/\"\nhttp = \"2", "https://server/\"\nhttp = \"3"] {
+        let plan = format!("[load]\nurl = \"{load}\"\nrate = \"100/s\"\nduration = \"10s\"\n[path]\nrtt = \"48ms\"\n");
+        let case = || {
+            let mut case = Case::good();
+            let server = case.plan.server.take();
+            case.plan = plan::Plan { server, ..plan::Plan::from_toml(&plan, "test").unwrap() };
+            case
+        };
+        assert_eq!(case().judge().verdict, Verdict::Valid, "{load}: {:?}", case().judge());
+        for spoil in [
+            (|case| case.agreed().load_only = 1) as fn(&mut Case),
+            |case| case.agreed().wire_only = 1,
+            |case| case.agreed().status_differs = 1,
+            |case| case.agreed().wire_opened = 1001,
+            |case| case.agreed().wire_requests = 1004,
+        ] {
+            let mut case = case();
+            spoil(&mut case);
+            assert_eq!(case.judge().verdict, Verdict::Invalid, "{load}");
+        }
+    }
+    let mut case = Case::good();
+    case.plan.load.http = plan::HttpVersion::Http3;
+    case.plan.load.http3 = Some(plan::Http3Plan { early_data: true, ..plan::Http3Plan::default() });
+    assert_eq!(case.state("littles_law_wire_requests"), CheckState::NotApplicable);
 }
 
 /// A run in which every TLS handshake failed names the reason in one line.

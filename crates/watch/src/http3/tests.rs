@@ -9,6 +9,7 @@ use crate::interned::Words;
 use crate::key::Key;
 use crate::out::Context;
 use crate::reading::Reading;
+use crate::secrets::SecretStore;
 use crate::series::Series;
 use crate::{CapturePoint, Limits};
 
@@ -51,7 +52,7 @@ impl Bench {
             idle_timeout_ns: 0,
             capture_point: CapturePoint::AtServer,
             limits: &self.limits,
-            key_log: None,
+            secrets: &mut SecretStore::default(),
             later_protocols: true,
             stores_words: true,
             series: &mut self.series,

@@ -1,6 +1,7 @@
 //! One QUIC connection: its packets, as far as they can be read without its keys. [`decrypt`] has the rest.
 
 mod decrypt;
+mod unread;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,12 +13,13 @@ use wire::tls::handshake::{self, ClientHello, kind};
 
 use super::initial::{Content, Initial};
 use super::protection;
-use super::secure::Secure;
+use super::secure::{Packet, PacketKind, Secure};
 use super::spin::Spin;
 use crate::flow::opposite;
 use crate::key::Key;
 use crate::out::Out;
 use crate::tcp::half::NEVER;
+use unread::Unread;
 
 /// The state of a connection.
 #[derive(Debug)]
@@ -48,14 +50,19 @@ pub(crate) struct QuicFlow {
     version_negotiations: u32,
     retries: u32,
     undecrypted: u32,
+    /// Whether it counts as open in the gauges.
+    is_in_process: bool,
     closed_at: Option<u64>,
     close_error: Option<u64>,
     pub(super) idle_timeout_ns: Option<u64>,
     client_random: Option<[u8; 32]>,
+    /// Cipher suite that the server has chosen.
+    cipher_suite: Option<u16>,
     /// With the secrets of a key log.
     secure: Option<Box<Secure>>,
-    /// Encrypted 0-RTT packets before the server's choice of a protocol, and their times.
-    early: Vec<(u64, usize, Vec<u8>)>,
+    /// Encrypted packets that cannot be read yet: 0-RTT packets before the server's choice of a protocol, all packets
+    /// before the client has reported its secrets.
+    unread: Unread,
     /// Connection IDs that have become known, and the direction of packets to them.
     new_ids: Vec<(ConnectionId, Direction)>,
     server_name: Option<Arc<[u8]>>,
@@ -106,12 +113,14 @@ impl QuicFlow {
             version_negotiations: 0,
             retries: 0,
             undecrypted: 0,
+            is_in_process: true,
             closed_at: None,
             close_error: None,
             idle_timeout_ns: None,
             client_random: None,
+            cipher_suite: None,
             secure: None,
-            early: Vec::new(),
+            unread: Unread::default(),
             new_ids: Vec::new(),
             server_name: None,
             offered_protocols: None,
@@ -128,6 +137,7 @@ impl QuicFlow {
             }
             flow.keep_initial(initial, out);
         }
+        out.series.connection_opened();
         Some(flow)
     }
 
@@ -225,8 +235,13 @@ impl QuicFlow {
         if direction == Direction::Down && self.server_id.is_none() {
             self.server_id = Some(header.source);
         }
-        if let Some(packet) = rest.get(..end) {
-            self.receive_protected(direction, kind, packet, body.number_at, scratch, out);
+        let protected = match kind {
+            LongKind::Handshake => Some(PacketKind::Handshake),
+            LongKind::ZeroRtt => Some(PacketKind::Early),
+            LongKind::Initial | LongKind::Retry => None,
+        };
+        if let (Some(packet), Some(kind)) = (rest.get(..end), protected) {
+            self.receive_protected(direction, Packet { bytes: packet, number_at: body.number_at, kind }, scratch, out);
         }
         Some(end)
     }
@@ -285,10 +300,18 @@ impl QuicFlow {
         }
     }
 
-    pub(super) fn note_close(&mut self, error: u64, out: &Out<'_>) {
+    pub(super) fn note_close(&mut self, error: u64, out: &mut Out<'_>) {
         if self.closed_at.is_none() {
             (self.closed_at, self.close_error) = (Some(out.at), Some(error));
             self.over_at = out.series.clock();
+            self.close_in_series(out);
+        }
+    }
+
+    /// Counts the connection as closed in the gauges, once.
+    fn close_in_series(&mut self, out: &mut Out<'_>) {
+        if std::mem::replace(&mut self.is_in_process, false) {
+            out.series.connection_closed();
         }
     }
 
@@ -384,18 +407,13 @@ impl QuicFlow {
         out: &mut Out<'_>,
     ) -> QuicConnectionRecord {
         self.drop_initial(out);
-        out.release(self.early.drain(..).map(|(_, _, packet)| packet.len()).sum());
-        let requests = match &mut self.secure {
-            Some(secure) => {
-                secure.finish(out);
-                secure.requests()
-            }
-            None => {
-                out.reading.undecrypted_tls += u64::from(out.key_log.is_some());
-                0
-            }
-        };
-        self.secure = None;
+        self.unread.take(out);
+        out.reading.undecrypted_tls += u64::from(self.is_undecrypted(out));
+        self.close_in_series(out);
+        let requests = self.secure.take().map_or(0, |mut secure| {
+            secure.finish(out);
+            secure.requests()
+        });
         let timestamp = |at: u64| Timestamp::from_nanos(at);
         let id = |id: &ConnectionId| (!id.is_empty()).then(|| format!("{id:?}").into());
         let sent = |direction: usize| QuicSent { spin_rtt: self.spin[direction].summary(), ..self.sent[direction] };

@@ -1,8 +1,6 @@
 //! The part of a QUIC connection that its secrets make readable: the chosen protocol, connection IDs, the close, and
 //! HTTP/3.
 
-use std::sync::Arc;
-
 use schema::Direction;
 use wire::quic::ConnectionId;
 use wire::tls::handshake::{self, kind};
@@ -10,7 +8,7 @@ use wire::tls::handshake::{self, kind};
 use super::assembly::Assembly;
 use super::session::{Frame, Session, read_frames};
 use crate::http3::Http3;
-use crate::keylog::KeyLog;
+use crate::keylog::Secrets;
 use crate::out::Out;
 
 /// State of a connection that is decrypted.
@@ -48,15 +46,9 @@ pub(super) enum PacketKind {
 }
 
 impl Secure {
-    /// `None` if the log has no secrets for the connection, or there is no memory.
-    pub(super) fn new(
-        log: &Arc<KeyLog>,
-        random: &[u8; 32],
-        version: u32,
-        suite: u16,
-        out: &mut Out<'_>,
-    ) -> Option<Secure> {
-        let session = Session::new(log, random, version, suite)?;
+    /// `None` if the secrets do not fit the cipher suite, or there is no memory.
+    pub(super) fn new(secrets: &Secrets, version: u32, suite: u16, out: &mut Out<'_>) -> Option<Secure> {
+        let session = Session::new(secrets, version, suite)?;
         let hello = Some((Assembly::default(), Vec::new()));
         out.hold(SESSION_COST).then_some(Secure { session, hello, http3: None, held: SESSION_COST })
     }

@@ -1,15 +1,13 @@
 //! The data of a QUIC connection whose secrets are in the key log: decrypts 1-RTT and 0-RTT packets (RFC 9001, section
 //! 5), follows key updates (section 6), and passes frames on.
 
-use std::sync::Arc;
-
 use schema::Direction;
 use wire::quic::{ConnectionId, varint};
 
 use super::initial::{self, read_ack};
 use super::protection::{self, Protection, Unmasked, payload};
 use crate::crypto::{Keys, Secret, Suite};
-use crate::keylog::{KeyLog, Secrets};
+use crate::keylog::Secrets;
 
 /// Keys of both directions.
 #[derive(Debug)]
@@ -60,9 +58,8 @@ pub(super) enum Frame<'a> {
 }
 
 impl Session {
-    /// `None` if the log has no secrets for the connection, or they do not fit the cipher suite.
-    pub(super) fn new(log: &Arc<KeyLog>, random: &[u8; 32], version: u32, suite: u16) -> Option<Session> {
-        let secrets = log.secrets(random)?;
+    /// `None` if the secrets do not fit the cipher suite.
+    pub(super) fn new(secrets: &Secrets, version: u32, suite: u16) -> Option<Session> {
         let suite = Suite::of_tls13(suite)?;
         Some(Session {
             version,

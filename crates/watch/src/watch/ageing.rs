@@ -73,7 +73,7 @@ impl Watch {
             key: &key,
             client_is_second: flow.client_is_second,
             limits: &self.spec.limits,
-            key_log: self.spec.key_log.as_ref(),
+            secrets: &mut self.secrets,
             later_protocols: self.spec.later_protocols,
             stores_words: self.spec.words,
             series: &mut self.series,

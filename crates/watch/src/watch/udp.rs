@@ -55,7 +55,7 @@ impl Watch {
             idle_timeout_ns: idle_timeout_ns(&self.spec),
             capture_point: self.spec.capture_point,
             limits: &self.spec.limits,
-            key_log: self.spec.key_log.as_ref(),
+            secrets: &mut self.secrets,
             later_protocols: self.spec.later_protocols,
             stores_words: self.spec.words,
             series: &mut self.series,

@@ -7,7 +7,7 @@ use schema::RequestRecord;
 use serde_json::{Value, json};
 
 use crate::support::document::{
-    assert_checks_passed, assert_checks_passed_or_disturbed, check, count, disturbed, number,
+    assert_checks_passed, assert_checks_passed_or_disturbed, assert_packets_agree, check, count, disturbed, number,
 };
 use crate::support::tls::{Authority, TlsBehaviour, misbehaving_server, nginx};
 use crate::support::workspace::{Workspace, str_of};
@@ -97,16 +97,8 @@ fn tls_handshakes_take_the_expected_round_trips() {
             assert!(row.tls_handshake_ns().unwrap() as f64 >= configured_ns * 0.999, "{row:?}");
         }
 
-        // The capture cannot decrypt TLS: only figures that it has are checked.
-        for name in ["vantage_points_agree_requests", "vantage_points_agree_service_time", "littles_law_wire_requests"]
-        {
-            let check = check(&document, name);
-            assert!(check["state"] == "not_applicable" && check["why"].as_str().unwrap().contains("TLS"), "{check}");
-        }
-        assert_checks_passed(
-            &document,
-            &["conservation", "responses_whole", "vantage_points_agree_connections", "wire_capture_drops"],
-        );
+        assert_packets_agree(&document);
+        assert_checks_passed(&document, &["conservation", "responses_whole", "wire_capture_drops"]);
         assert_checks_passed_or_disturbed(
             &document,
             &["littles_law_requests", "littles_law_connections", "rtt_as_configured"],

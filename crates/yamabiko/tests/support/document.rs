@@ -114,6 +114,22 @@ pub fn assert_checks_passed_or_disturbed(document: &Value, names: &[&str]) {
     }
 }
 
+/// Asserts that the packet capture has the requests, responses, statuses and connections of the load, warm-up included,
+/// and that both time requests alike unless the run reports a disturbed machine.
+pub fn assert_packets_agree(document: &Value) {
+    let counts = ["vantage_points_agree_requests", "vantage_points_agree_sends", "vantage_points_agree_connections"];
+    assert_checks_passed(document, &counts);
+    assert_checks_passed_or_disturbed(document, &["vantage_points_agree_service_time"]);
+    let (load, wire) = (&document["load"], &document["watch"]);
+    assert!(wire.get("unread").is_none() && wire.get("undecrypted_connections").is_none(), "{wire}");
+    // The checks compare every request of the run; the phase's counts differ by those in flight at its ends.
+    let completed = count(load, "completed");
+    let status = wire["status"].as_object().unwrap().values().filter_map(Value::as_u64).sum::<u64>();
+    let is_alike = status.abs_diff(completed) <= completed / 10 + 1;
+    assert!(is_alike || disturbed(document), "{completed} completed, {wire}");
+    assert!(count(wire, "service_time_ns.count") > 0 && count(wire, "handshake_rtt_ns.count") > 0, "{wire}");
+}
+
 /// One check by its name.
 pub fn check<'a>(document: &'a Value, name: &str) -> &'a Value {
     let checks = document["validity"]["checks"].as_array().unwrap();

@@ -154,9 +154,9 @@ impl MetricBuilder<'_> {
         let time = |value: fn(&WatchSecond) -> u64| points(rows, end, move |row| seconds_if_any(value(row)));
         let (packets, connections) = (Unit::Of("{packet}"), Unit::Of("{connection}"));
         let requests = Unit::Of("{request}");
-        // Of QUIC neither is read, inside TLS no requests.
+        // A capture that cannot read connections or requests has none of these.
         let has = |is_some: fn(&WatchSecond) -> bool| rows.iter().any(is_some);
-        if has(|row| row.data_packets > 0) {
+        if has(|row| row.data_packets > 0 || row.connections_max > 0) {
             self.join("yamabiko_connections", &[("vantage_point", "wire")], level(|row| row.connections_mean));
         }
         if has(|row| row.requests > 0) {

@@ -43,13 +43,20 @@ impl LoadIo {
     }
 
     pub(super) fn note_port(&mut self, key: ConnectionKey, client: u32, server: IpAddr, tcp: &TcpSocket) {
+        // A connection without a port would have failed to connect: the captured connection then counts as missing.
+        if self.records_ports
+            && let Ok(port) = tcp.local_port()
+        {
+            self.note_connect_call(key, client, port, server);
+        }
+    }
+
+    /// Records a connection's local port, by which it is found in the capture.
+    pub(super) fn note_connect_call(&mut self, key: ConnectionKey, client: u32, port: u16, server: IpAddr) {
         if !self.records_ports {
             return;
         }
-        // A connection without a port would have failed to connect: the captured connection then counts as missing.
-        if let (Some(connection), Ok(port), Some(handover)) =
-            (self.load.connection_number(key), tcp.local_port(), &mut self.handover)
-        {
+        if let (Some(connection), Some(handover)) = (self.load.connection_number(key), &mut self.handover) {
             handover.note_connect_call(ConnectCall { connection, client, port, server });
         }
     }

@@ -9,7 +9,7 @@ impl LoadIo {
     /// The time at which the core must be called next.
     pub fn next_wake(&self) -> Option<Timestamp> {
         let timer = self.quic.as_ref().and_then(|quic| quic.next_timer());
-        [self.load.next_wake(), timer].into_iter().flatten().min()
+        [self.load.next_wake(), timer, self.next_migration()].into_iter().flatten().min()
     }
 
     /// Whether requests wait because all connections are busy, as many as may be open.
@@ -20,6 +20,16 @@ impl LoadIo {
     /// Whether the last iteration left immediate work.
     pub fn unfinished(&self) -> bool {
         self.more || !self.unread.is_empty()
+    }
+
+    /// Whether no target uses TLS, and connections carry one request at a time.
+    pub fn is_plain(&self) -> bool {
+        self.tls.is_none() && self.http2.is_none()
+    }
+
+    /// Whether the load is a closed loop.
+    pub fn is_closed(&self) -> bool {
+        self.load.is_closed()
     }
 
     /// The core's live counters.

@@ -44,18 +44,26 @@ impl LoadIo {
         let outcome = match self.servers[target].next_endpoint() {
             Endpoint::Tcp(server) => {
                 let source = (self.source)(client, server.ip());
-                quic.connect(now, (key, client, target), (source, server), tls)
-                    .and_then(|udp| poller.watch_datagrams(udp, key))
+                let udp = quic.connect(now, (key, client, target), (source, server), tls);
+                let port = udp.and_then(|udp| {
+                    poller.watch_datagrams(udp, key)?;
+                    udp.local_port()
+                });
+                port.map(|port| (port, server.ip()))
             }
             // A plan with HTTP/3 has no Unix socket.
             Endpoint::Unix(_) => Err(io::ErrorKind::Unsupported.into()),
         };
-        if let Err(error) = outcome {
-            // Unlike TCP, a socket that is not bound finds no port with EAGAIN.
-            let is_full = error.raw_os_error() == Some(libc::EAGAIN);
-            let cause = if is_full { FailureCause::NoPorts } else { connect_cause(&error) };
-            return self.drop_quic(key, cause, clock);
+        match outcome {
+            Ok((port, server)) => self.note_connect_call(key, client, port, server),
+            Err(error) => {
+                // Unlike TCP, a socket that is not bound finds no port with EAGAIN.
+                let is_full = error.raw_os_error() == Some(libc::EAGAIN);
+                let cause = if is_full { FailureCause::NoPorts } else { connect_cause(&error) };
+                return self.drop_quic(key, cause, clock);
+            }
         }
+        let Some(quic) = &mut self.quic else { return };
         let early = quic.connection(key).filter(|connection| connection.has_early_data());
         if let Some(limit) = early.map(|connection| connection.streams_limit()) {
             self.load.handle_early_data(now, key);
@@ -189,7 +197,7 @@ impl LoadIo {
         self.drop_quic(key, cause, clock);
     }
 
-    fn drop_quic(&mut self, key: ConnectionKey, cause: FailureCause, clock: &Clock) {
+    pub(super) fn drop_quic(&mut self, key: ConnectionKey, cause: FailureCause, clock: &Clock) {
         let now = self.now(clock);
         if let Some(quic) = &mut self.quic {
             quic.discard(key, now);

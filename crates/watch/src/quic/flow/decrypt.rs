@@ -1,64 +1,78 @@
 //! The part of a QUIC connection that the secrets of a key log make readable.
 
 use schema::Direction;
-use wire::quic::{ConnectionId, LongKind};
+use wire::quic::ConnectionId;
 use wire::tls::handshake::{ServerHello, kind};
 
 use super::QuicFlow;
 use crate::flow::opposite;
 use crate::out::Out;
 use crate::quic::secure::{News, Packet, PacketKind, Secure};
+use crate::secrets::Lookup;
 
 impl QuicFlow {
-    /// With the cipher suite, and the secrets of a key log, the rest can be decrypted.
+    /// With the cipher suite, and the secrets, the rest can be decrypted.
     pub(super) fn note_server_hello(&mut self, kind: u8, body: &[u8], out: &mut Out<'_>) {
-        if kind != kind::SERVER_HELLO || self.secure.is_some() {
-            return;
-        }
-        if let (Some(log), Some(random), Some(hello)) = (out.key_log, self.client_random, ServerHello::parse(body)) {
-            self.secure = Secure::new(log, &random, self.version, hello.cipher_suite, out).map(Box::new);
+        if kind == kind::SERVER_HELLO && self.cipher_suite.is_none() {
+            self.cipher_suite = ServerHello::parse(body).map(|hello| hello.cipher_suite);
+            self.begin_decrypting(out);
         }
     }
 
-    /// Decrypts a Handshake or 0-RTT packet, if there are secrets.
+    /// Begins to decrypt, if the cipher suite and the secrets are known.
+    fn begin_decrypting(&mut self, out: &mut Out<'_>) {
+        let (Some(random), Some(suite), None) = (self.client_random, self.cipher_suite, &self.secure) else { return };
+        if let Lookup::Known(secrets) = out.secrets.take(&random) {
+            self.secure = Secure::new(&secrets, self.version, suite, out).map(Box::new);
+        }
+    }
+
+    /// Decrypts a packet that is not an Initial packet, if there are secrets. With those that a client reports the
+    /// packets before wait for them.
     pub(super) fn receive_protected(
         &mut self,
         direction: Direction,
-        kind: LongKind,
-        packet: &[u8],
-        number_at: usize,
+        packet: Packet<'_>,
         scratch: &mut Vec<u8>,
         out: &mut Out<'_>,
     ) {
+        if !out.secrets.is_used() {
+            return;
+        }
+        if self.secure.is_none() && out.secrets.are_reported() {
+            self.begin_decrypting(out);
+            if self.secure.is_none() {
+                self.unread.push(direction, packet, out);
+                return;
+            }
+            self.read_unread(scratch, out);
+        }
+        self.read_protected(direction, packet, scratch, out);
+    }
+
+    fn read_protected(&mut self, direction: Direction, packet: Packet<'_>, scratch: &mut Vec<u8>, out: &mut Out<'_>) {
         let is_ready = self.secure.as_ref().is_some_and(|secure| secure.is_ready());
-        match kind {
-            LongKind::Handshake if !is_ready => {
-                self.decrypt(direction, Packet { bytes: packet, number_at, kind: PacketKind::Handshake }, scratch, out);
+        match packet.kind {
+            PacketKind::Handshake if !is_ready => {
+                self.decrypt(direction, packet, scratch, out);
                 if self.secure.as_ref().is_some_and(|secure| secure.is_ready()) {
-                    self.open_early(scratch, out);
+                    // Early data of the client.
+                    self.read_unread(scratch, out);
                 }
             }
-            LongKind::ZeroRtt if direction == Direction::Up && is_ready => {
-                self.decrypt(direction, Packet { bytes: packet, number_at, kind: PacketKind::Early }, scratch, out);
-            }
-            LongKind::ZeroRtt if direction == Direction::Up && out.key_log.is_some() => {
-                let held: usize = self.early.iter().map(|(_, _, packet)| packet.len()).sum();
-                if held + packet.len() <= out.limits.held_per_direction && out.hold(packet.len()) {
-                    self.early.push((out.at, number_at, packet.to_vec()));
-                }
-            }
-            _ => {}
+            PacketKind::Handshake => {}
+            PacketKind::Early if direction == Direction::Down => {}
+            PacketKind::Early if !is_ready => self.unread.push(direction, packet, out),
+            PacketKind::Early | PacketKind::Data => self.decrypt(direction, packet, scratch, out),
         }
     }
 
-    /// Reads the client's early data, at its times.
-    fn open_early(&mut self, scratch: &mut Vec<u8>, out: &mut Out<'_>) {
+    /// Reads packets that have waited, at their times.
+    fn read_unread(&mut self, scratch: &mut Vec<u8>, out: &mut Out<'_>) {
         let now = out.at;
-        for (at, number_at, packet) in std::mem::take(&mut self.early) {
-            out.release(packet.len());
-            out.at = at;
-            let packet = Packet { bytes: &packet, number_at, kind: PacketKind::Early };
-            self.decrypt(Direction::Up, packet, scratch, out);
+        for held in self.unread.take(out) {
+            out.at = held.at;
+            self.read_protected(held.direction, held.packet(), scratch, out);
         }
         out.at = now;
     }
@@ -67,23 +81,33 @@ impl QuicFlow {
     pub(super) fn receive_data(
         &mut self,
         direction: Direction,
-        packet: &[u8],
+        bytes: &[u8],
         is_whole: bool,
         scratch: &mut Vec<u8>,
         out: &mut Out<'_>,
     ) {
         let id = if direction == Direction::Up { self.server_id } else { Some(self.client_id) };
-        let Some(id) = id.filter(|_| self.secure.is_some()) else { return };
+        let is_read = self.secure.is_some() || out.secrets.are_reported();
+        let Some(id) = id.filter(|_| is_read) else { return };
         if !is_whole {
             self.undecrypted = self.undecrypted.saturating_add(1);
             return;
         }
-        self.decrypt(
-            direction,
-            Packet { bytes: packet, number_at: 1 + id.len(), kind: PacketKind::Data },
-            scratch,
-            out,
-        );
+        let packet = Packet { bytes, number_at: 1 + id.len(), kind: PacketKind::Data };
+        self.receive_protected(direction, packet, scratch, out);
+    }
+
+    /// Whether the connection has data that should have been decrypted and was not.
+    pub(super) fn is_undecrypted(&self, out: &mut Out<'_>) -> bool {
+        if self.secure.is_some() {
+            return out.secrets.are_reported() && self.unread.has_overflowed;
+        }
+        if !out.secrets.are_reported() {
+            return out.secrets.is_used();
+        }
+        // A client that gave up its handshake, or had no answer, sent no data.
+        let gave_up = self.client_random.is_some_and(|random| out.secrets.forget(&random));
+        self.sent[Direction::Up.index()].one_rtt_packets > 0 && !gave_up
     }
 
     fn decrypt(&mut self, direction: Direction, packet: Packet<'_>, scratch: &mut Vec<u8>, out: &mut Out<'_>) {

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::KeyLog;
 use crate::crypto::{Secret, Suite};
 use crate::quic::protection::labels;
+use crate::{KeyLog, Limits};
 
 /// A key log with secrets for the client of the standard's example.
 fn key_log() -> Arc<KeyLog> {
@@ -136,6 +136,77 @@ fn other_protocols_and_unknown_secrets_give_no_requests() {
     talk.secure_handshake(b"h3", &[]);
     talk.watch.finish(Timestamp::from_nanos(talk.at));
     assert_eq!(talk.watch.reading().undecrypted_tls, 1);
+}
+
+impl Talk {
+    /// Reports the secrets of [`key_log`] whose labels begin so.
+    fn report(&mut self, label: &str) {
+        let random = "ebf8fa56f12939b9584a3896472ec40bb863cfd3e86804fe3a47f06a2b69484c";
+        let random: Vec<u8> = (0..32).map(|at| u8::from_str_radix(&random[2 * at..2 * at + 2], 16).unwrap()).collect();
+        let random = random.try_into().unwrap();
+        for (name, byte) in [
+            ("CLIENT_EARLY_TRAFFIC_SECRET", 0x11),
+            ("CLIENT_HANDSHAKE_TRAFFIC_SECRET", 0x22),
+            ("SERVER_HANDSHAKE_TRAFFIC_SECRET", 0x33),
+            ("CLIENT_TRAFFIC_SECRET_0", 0x44),
+            ("SERVER_TRAFFIC_SECRET_0", 0x55),
+        ] {
+            if name.starts_with(label) {
+                self.watch.report_secret(name, &random, &[byte; 32]);
+            }
+        }
+    }
+}
+
+/// The client has the secrets half a round trip after the capture has the server's first packets.
+#[test]
+fn secrets_reported_before_the_clients_next_packet_decrypt_what_came_before() {
+    let spec = WatchSpec { secrets_are_reported: true, ..WatchSpec::default() };
+    let (up, down) = (secret(0x44), secret(0x55));
+    let mut talk = Talk::with(VERSION_1, spec.clone());
+    talk.report("CLIENT_EARLY");
+    talk.secure_handshake(b"h3", &stream(0, &get("/early")));
+    let early_at = talk.at - MS;
+    // The response to early data, before the client's handshake is finished.
+    talk.wait(1).send_data(false, &down, &down, false, 0, &stream(0, &OK));
+    let answered_at = talk.at;
+    talk.report("CLIENT");
+    talk.report("SERVER");
+    talk.wait(50).send_data(true, &up, &up, false, 1, &stream(4, &get("/a")));
+    talk.wait(1).send_data(false, &down, &down, false, 1, &stream(4, &OK));
+    talk.watch.finish(Timestamp::from_nanos(talk.at));
+    let mut requests = Vec::new();
+    talk.watch.take_requests(&mut requests);
+    let seen: Vec<_> = requests.iter().map(|request| (request.path.as_deref(), request.status)).collect();
+    assert_eq!(seen, [(Some(&b"/early"[..]), Some(200)), (Some(&b"/a"[..]), Some(200))]);
+    let times = (requests[0].request_first_at, requests[0].response_last_at);
+    assert_eq!(times, (Some(Timestamp::from_nanos(early_at)), Some(Timestamp::from_nanos(answered_at))));
+    assert_eq!((talk.watch.reading().undecrypted_tls, talk.watch.live().bytes_held), (0, 0));
+
+    // Lost secrets are counted, a handshake that the client gave up is not.
+    for (labels, undecrypted) in [(&[][..], 1), (&["CLIENT_HANDSHAKE"], 0)] {
+        let mut talk = Talk::with(VERSION_1, spec.clone());
+        talk.secure_handshake(b"h3", &[]);
+        labels.iter().for_each(|label| talk.report(label));
+        talk.wait(50).send_data(true, &up, &up, false, 1, &stream(4, &get("/a")));
+        talk.watch.finish(Timestamp::from_nanos(talk.at));
+        assert_eq!((talk.watch.reading().undecrypted_tls, talk.watch.live().bytes_held), (undecrypted, 0));
+    }
+}
+
+/// Without secrets, held packets stay within the limits.
+#[test]
+fn packets_that_wait_for_secrets_are_bounded() {
+    let limits = Limits { held_per_direction: 20_000, ..Limits::default() };
+    let spec = WatchSpec { secrets_are_reported: true, limits, ..WatchSpec::default() };
+    let mut talk = Talk::with(VERSION_1, spec);
+    talk.secure_handshake(b"h3", &[]);
+    let down = secret(0x55);
+    for number in 0..100 {
+        talk.wait(1).send_data(false, &down, &down, false, number, &stream(0, &[0; 200]));
+    }
+    let held = talk.watch.live().bytes_held;
+    assert!((1..40_000).contains(&held), "{held}");
 }
 
 #[test]
