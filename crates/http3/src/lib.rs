@@ -1,14 +1,15 @@
-//! HTTP/3: frames, field compression, and a client connection over quinn-proto.
+//! HTTP/3: frames and error codes, and a client connection over quinn-proto.
 //!
 //! ```text
 //!   client::Connection   requests, responses, streams of a connection     events for its owner
 //!     request, response    messages as frames (RFC 9114)
 //!       frame, code          layout of frames, SETTINGS, error codes
-//!       qpack                field sections (RFC 9204), static table only
 //!     session              TLS (RFC 9001): rustls behind quinn-proto's traits
 //!       packet               whose bytes a packet carries
 //!     transport, time      settings, and the run's clock as quinn-proto takes it
 //! ```
+//!
+//! Field sections are those of crate `field_compression`.
 //!
 //! quinn-proto is QUIC without I/O. Nothing here owns a descriptor, a thread or a clock; TLS has a random generator and
 //! a clock of its own for certificates. The messages are read and written here, not by the h3 crate: see
@@ -21,7 +22,6 @@ pub mod code;
 pub mod frame;
 mod lost;
 mod packet;
-pub mod qpack;
 pub mod request;
 pub mod response;
 mod session;

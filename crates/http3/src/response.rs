@@ -8,11 +8,11 @@
 //! Frames of unknown kinds are skipped.
 
 use bytes::Bytes;
+use field_compression::qpack::{self, SectionError};
 use http::header::{CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue};
 
 use crate::code::Code;
 use crate::frame::{self, DATA, FrameHead, HEADERS};
-use crate::qpack::{self, SectionError};
 
 /// Largest accepted field section, encoded, and decoded with 32 bytes more for each field.
 pub const HEAD_MAX: usize = 64 << 10;

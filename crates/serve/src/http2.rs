@@ -23,11 +23,11 @@ mod tests;
 
 use std::collections::VecDeque;
 
+use field_compression::hpack::{self, Decoder};
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 use units::Timestamp;
 
-use crate::compression::hpack::{self, Decoder};
 use crate::connection::WorkerContext;
 use crate::dynamic::Event;
 use crate::multiplexed::{Encoding, Ends, HeadCache, HeadCaches, Stream};

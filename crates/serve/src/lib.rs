@@ -15,7 +15,6 @@
 #![forbid(unsafe_code)]
 
 mod cache;
-mod compression;
 mod connection;
 mod date;
 mod dynamic;

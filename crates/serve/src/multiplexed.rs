@@ -25,7 +25,7 @@ use crate::response::Status;
 pub(crate) use head_cache::{Encoding, HeadCache, HeadCaches};
 use request_head::Announced;
 pub(crate) use request_head::Completed;
-pub(crate) use request_head::RequestHead;
+pub(crate) use request_head::{RequestHead, is_trailer};
 
 /// What a stream has of its connection.
 #[derive(Clone, Copy, Debug)]

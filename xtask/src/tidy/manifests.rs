@@ -32,6 +32,7 @@ const ORDER: &[&str] = &[
     "wire",
     "http1",
     "http3",
+    "field-compression",
     "sys",
     "schema",
     "units",

@@ -7,7 +7,7 @@ fn headers(fields: &[(&str, &str)]) -> Vec<u8> {
     let mut section = Vec::new();
     qpack::begin(&mut section);
     for (name, value) in fields {
-        qpack::encode(name, value.as_bytes(), &mut section);
+        qpack::encode(name.as_bytes(), value.as_bytes(), &mut section);
     }
     framed(HEADERS, &section)
 }

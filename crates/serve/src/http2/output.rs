@@ -28,7 +28,7 @@ impl Http2 {
     ) -> Result<(), ErrorCode> {
         let mut head = std::mem::take(&mut context.request_head);
         head.begin("HTTP/2.0", &context.limits);
-        let decoded = self.decoder.decode(section, context.limits.head_bytes, &mut head);
+        let decoded = self.decoder.decode(section, context.limits.head_bytes, |name, value| head.field(name, value));
         if decoded.is_err() {
             context.request_head = head;
             return Err(ErrorCode::CompressionError);
