@@ -1,9 +1,11 @@
-//! HTTP/3: frames and error codes, and a client connection over quinn-proto.
+//! HTTP/3: frames and error codes of both sides, and a client connection over quinn-proto.
 //!
 //! ```text
 //!   client::Connection   requests, responses, streams of a connection     events for its owner
 //!     request, response    messages as frames (RFC 9114)
-//!       frame, code          layout of frames, SETTINGS, error codes
+//!       message              frames of a message     \
+//!       control              unidirectional streams   > of either side: crate `serve` reads requests with them
+//!       frame, code          layout, SETTINGS, codes /
 //!     session              TLS (RFC 9001): rustls behind quinn-proto's traits
 //!       packet               whose bytes a packet carries
 //!     transport, time      settings, and the run's clock as quinn-proto takes it
@@ -19,8 +21,10 @@
 
 pub mod client;
 pub mod code;
+pub mod control;
 pub mod frame;
 mod lost;
+pub mod message;
 mod packet;
 pub mod request;
 pub mod response;

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::frame::put_head;
+use crate::frame::{self, DATA, HEADERS, put_head};
 
 fn headers(fields: &[(&str, &str)]) -> Vec<u8> {
     let mut section = Vec::new();

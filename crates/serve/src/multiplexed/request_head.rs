@@ -98,6 +98,19 @@ impl RequestHead {
         &self.authority
     }
 
+    /// Whether the method is safe (RFC 9110, section 9.2.1): a replayed request does no harm.
+    pub(crate) fn is_safe(&self) -> bool {
+        matches!(&self.method[..], b"GET" | b"HEAD" | b"OPTIONS")
+    }
+
+    /// The request arrived in early data, which a dynamic program must know (RFC 8470, section 5.1).
+    pub(crate) fn arrived_early(&mut self) {
+        if self.line_bytes == 0 {
+            self.write_line();
+        }
+        self.write(b"early-data", b"1");
+    }
+
     /// The announcement of content; `ended`: the stream ended with the head.
     pub(crate) fn announced(&self, ended: bool) -> Announced {
         match self.content_length {
