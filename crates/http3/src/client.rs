@@ -13,7 +13,6 @@
 //! The server's limits bound what is sent, and [`HEAD_MAX`](crate::response::HEAD_MAX) and the windows of
 //! [`Transport`] bound what is stored of its data.
 
-mod control;
 mod event;
 mod table;
 
@@ -25,14 +24,14 @@ use bytes::{Bytes, BytesMut};
 use http::Request;
 use quinn_proto::{
     ClientConfig, ConnectError, ConnectionHandle, DatagramEvent, Dir, EcnCodepoint, Endpoint, Event as QuicEvent,
-    ReadError, StreamEvent, StreamId, VarInt, WriteError,
+    ReadError, Side, StreamEvent, StreamId, VarInt, WriteError,
 };
 use units::Timestamp;
 
-use self::control::Control;
 pub use self::event::{Datagrams, Event, Figures, Negotiated, StreamFault};
 use self::table::{Stream, Table, Unsent};
 use crate::code::Code;
+use crate::control::Control;
 use crate::frame::Settings;
 use crate::lost::Lost;
 use crate::request;
@@ -101,7 +100,7 @@ impl<K: Copy> Connection<K> {
             sent,
             table: Table::default(),
             waiting: VecDeque::new(),
-            control: Control::default(),
+            control: Control::new(Side::Server),
             is_control_open: false,
             is_connected: false,
             is_over: false,

@@ -1,14 +1,17 @@
-//! HTTP/3: frames, field compression, and a client connection over quinn-proto.
+//! HTTP/3: frames and error codes of both sides, and a client connection over quinn-proto.
 //!
 //! ```text
 //!   client::Connection   requests, responses, streams of a connection     events for its owner
 //!     request, response    messages as frames (RFC 9114)
-//!       frame, code          layout of frames, SETTINGS, error codes
-//!       qpack                field sections (RFC 9204), static table only
+//!       message              frames of a message     \
+//!       control              unidirectional streams   > of either side: crate `serve` reads requests with them
+//!       frame, code          layout, SETTINGS, codes /
 //!     session              TLS (RFC 9001): rustls behind quinn-proto's traits
 //!       packet               whose bytes a packet carries
 //!     transport, time      settings, and the run's clock as quinn-proto takes it
 //! ```
+//!
+//! Field sections are those of crate `field_compression`.
 //!
 //! quinn-proto is QUIC without I/O. Nothing here owns a descriptor, a thread or a clock; TLS has a random generator and
 //! a clock of its own for certificates. The messages are read and written here, not by the h3 crate: see
@@ -18,10 +21,11 @@
 
 pub mod client;
 pub mod code;
+pub mod control;
 pub mod frame;
 mod lost;
+pub mod message;
 mod packet;
-pub mod qpack;
 pub mod request;
 pub mod response;
 mod session;

@@ -1,9 +1,9 @@
 //! Writes requests as frames (RFC 9114, section 4).
 
+use field_compression::qpack;
 use http::Request;
 
 use crate::frame::{DATA, HEADERS, put_head};
-use crate::qpack;
 
 /// Appends a request: HEADERS, and DATA if there is a body. Returns the length of HEADERS. Fields that HTTP/3 forbids
 /// must not be among its headers.
@@ -11,15 +11,15 @@ pub fn put(request: &Request<()>, body: &[u8], into: &mut Vec<u8>) -> usize {
     let from = into.len();
     let mut section = Vec::with_capacity(128);
     qpack::begin(&mut section);
-    qpack::encode(":method", request.method().as_str().as_bytes(), &mut section);
+    qpack::encode(b":method", request.method().as_str().as_bytes(), &mut section);
     let uri = request.uri();
-    qpack::encode(":scheme", uri.scheme_str().unwrap_or("https").as_bytes(), &mut section);
+    qpack::encode(b":scheme", uri.scheme_str().unwrap_or("https").as_bytes(), &mut section);
     if let Some(authority) = uri.authority() {
-        qpack::encode(":authority", authority.as_str().as_bytes(), &mut section);
+        qpack::encode(b":authority", authority.as_str().as_bytes(), &mut section);
     }
-    qpack::encode(":path", uri.path_and_query().map_or("/", |path| path.as_str()).as_bytes(), &mut section);
+    qpack::encode(b":path", uri.path_and_query().map_or("/", |path| path.as_str()).as_bytes(), &mut section);
     for (name, value) in request.headers() {
-        qpack::encode(name.as_str(), value.as_bytes(), &mut section);
+        qpack::encode(name.as_str().as_bytes(), value.as_bytes(), &mut section);
     }
     put_head(HEADERS, section.len() as u64, into);
     into.extend_from_slice(&section);

@@ -8,11 +8,12 @@
 //! Frames of unknown kinds are skipped.
 
 use bytes::Bytes;
+use field_compression::qpack::{self, SectionError};
 use http::header::{CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue};
+use quinn_proto::Side;
 
 use crate::code::Code;
-use crate::frame::{self, DATA, FrameHead, HEADERS};
-use crate::qpack::{self, SectionError};
+use crate::message::{FrameFault, MessageReader, Phase, Piece};
 
 /// Largest accepted field section, encoded, and decoded with 32 bytes more for each field.
 pub const HEAD_MAX: usize = 64 << 10;
@@ -49,12 +50,19 @@ pub enum ResponseFault {
     Connection(Code),
 }
 
+impl From<FrameFault> for ResponseFault {
+    fn from(fault: FrameFault) -> Self {
+        match fault {
+            FrameFault::SectionTooLarge => ResponseFault::HeadTooLarge,
+            FrameFault::Connection(code) => ResponseFault::Connection(code),
+        }
+    }
+}
+
 /// A response while it arrives.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Response {
-    head: FrameHead,
-    frame: Frame,
-    phase: Phase,
+    frames: MessageReader,
     section: Vec<u8>,
     /// Announced length of the body.
     length: Option<u64>,
@@ -63,30 +71,16 @@ pub struct Response {
     is_bodyless: bool,
 }
 
-/// The frame whose payload comes next.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Frame {
-    #[default]
-    None,
-    Headers(u64),
-    Data(u64),
-    Unknown(u64),
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Phase {
-    /// The final head is pending.
-    #[default]
-    Head,
-    Body,
-    /// After the trailers.
-    End,
-}
-
 impl Response {
     /// A response to a request; `is_head`: whose method is HEAD.
     pub fn new(is_head: bool) -> Self {
-        Response { is_bodyless: is_head, ..Response::default() }
+        Response {
+            frames: MessageReader::new(Side::Server, HEAD_MAX),
+            section: Vec::new(),
+            length: None,
+            body: 0,
+            is_bodyless: is_head,
+        }
     }
 
     /// Reads the next bytes of the stream, and passes what they contain to `part`.
@@ -95,41 +89,25 @@ impl Response {
     /// The response is not valid; parts before the fault were passed.
     pub fn feed(&mut self, bytes: &Bytes, mut part: impl FnMut(Part)) -> Result<(), ResponseFault> {
         let mut rest: &[u8] = bytes;
-        while !rest.is_empty() {
-            match self.frame {
-                Frame::None => {
-                    let Some(head) = self.head.take(&mut rest) else { return Ok(()) };
-                    self.begin_frame(head, &mut part)?;
+        while let Some(piece) = self.frames.next(&mut rest)? {
+            match piece {
+                Piece::Frame { bytes, headers } => part(Part::Received { bytes: bytes as u64, head: headers }),
+                Piece::Section { bytes, complete } => {
+                    self.section.extend_from_slice(bytes);
+                    part(Part::Received { bytes: bytes.len() as u64, head: true });
+                    if complete {
+                        let section = std::mem::take(&mut self.section);
+                        self.end_section(&section, &mut part)?;
+                    }
                 }
-                Frame::Headers(left) => {
-                    let piece = take(&mut rest, left);
-                    self.section.extend_from_slice(piece);
-                    part(Part::Received { bytes: piece.len() as u64, head: true });
-                    self.frame = Frame::Headers(left - piece.len() as u64);
-                }
-                Frame::Data(left) => {
-                    let piece = take(&mut rest, left);
-                    self.body += piece.len() as u64;
-                    part(Part::Received { bytes: piece.len() as u64, head: false });
-                    part(Part::Body(bytes.slice_ref(piece)));
+                Piece::Content(content) => {
+                    self.body += content.len() as u64;
+                    part(Part::Received { bytes: content.len() as u64, head: false });
+                    part(Part::Body(bytes.slice_ref(content)));
                     if self.length.is_some_and(|length| self.body > length) {
                         return Err(ResponseFault::Message);
                     }
-                    self.frame = Frame::Data(left - piece.len() as u64);
                 }
-                Frame::Unknown(left) => {
-                    let piece = take(&mut rest, left);
-                    self.frame = Frame::Unknown(left - piece.len() as u64);
-                }
-            }
-            match self.frame {
-                Frame::Headers(0) => {
-                    self.frame = Frame::None;
-                    let section = std::mem::take(&mut self.section);
-                    self.end_section(&section, &mut part)?;
-                }
-                Frame::Data(0) | Frame::Unknown(0) => self.frame = Frame::None,
-                Frame::None | Frame::Headers(_) | Frame::Data(_) | Frame::Unknown(_) => {}
             }
         }
         Ok(())
@@ -140,32 +118,9 @@ impl Response {
     /// # Errors
     /// The response is incomplete.
     pub fn end(&self) -> Result<(), ResponseFault> {
-        if self.frame != Frame::None || self.head.is_partial() {
-            // A frame that is cut off is an error of the connection (section 7.1).
-            return Err(ResponseFault::Connection(Code::FRAME_ERROR));
-        }
-        if self.phase == Phase::Head || self.length.is_some_and(|length| length != self.body) {
+        self.frames.end().map_err(ResponseFault::Connection)?;
+        if self.frames.phase() == Phase::Head || self.length.is_some_and(|length| length != self.body) {
             return Err(ResponseFault::Message);
-        }
-        Ok(())
-    }
-
-    fn begin_frame(&mut self, head: frame::Head, part: &mut impl FnMut(Part)) -> Result<(), ResponseFault> {
-        let unexpected = Err(ResponseFault::Connection(Code::FRAME_UNEXPECTED));
-        self.frame = match head.kind {
-            HEADERS if self.phase == Phase::End => return unexpected,
-            HEADERS if head.length > HEAD_MAX as u64 => return Err(ResponseFault::HeadTooLarge),
-            HEADERS => Frame::Headers(head.length),
-            DATA if self.phase != Phase::Body => return unexpected,
-            DATA => Frame::Data(head.length),
-            frame::CANCEL_PUSH | frame::SETTINGS | frame::GOAWAY | frame::MAX_PUSH_ID => return unexpected,
-            // No push was allowed (section 7.2.5).
-            frame::PUSH_PROMISE => return Err(ResponseFault::Connection(Code::ID_ERROR)),
-            kind if frame::is_reserved(kind) => return unexpected,
-            _ => Frame::Unknown(head.length),
-        };
-        if matches!(head.kind, HEADERS | DATA) {
-            part(Part::Received { bytes: head.bytes as u64, head: head.kind == HEADERS });
         }
         Ok(())
     }
@@ -182,15 +137,15 @@ impl Response {
             Ok(()) if message.is_malformed => return Err(ResponseFault::Message),
             Ok(()) => {}
         }
-        match (self.phase, message.status) {
+        match (self.frames.phase(), message.status) {
             (Phase::Head, Some(100 | 102..=199)) => {}
             (Phase::Head, Some(status)) if status != 101 => {
                 let bodyless = self.is_bodyless || status == 204 || status == 304;
                 self.length = if bodyless { Some(0) } else { content_length(&fields)? };
-                self.phase = Phase::Body;
+                self.frames.set_phase(Phase::Body);
                 part(Part::Head { status, fields });
             }
-            (Phase::Body, None) => self.phase = Phase::End,
+            (Phase::Body, None) => self.frames.set_phase(Phase::End),
             _ => return Err(ResponseFault::Message),
         }
         Ok(())
@@ -247,14 +202,6 @@ fn content_length(fields: &HeaderMap) -> Result<Option<u64>, ResponseFault> {
         }
     }
     Ok(length)
-}
-
-/// Takes at most `most` bytes from the front of `rest`.
-fn take<'a>(rest: &mut &'a [u8], most: u64) -> &'a [u8] {
-    let length = usize::try_from(most).unwrap_or(usize::MAX).min(rest.len());
-    let (piece, after) = rest.split_at(length);
-    *rest = after;
-    piece
 }
 
 #[cfg(test)]

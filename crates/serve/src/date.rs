@@ -10,17 +10,18 @@ use units::Timestamp;
 
 pub(crate) use read::read_date;
 
-/// `Date: Sun, 06 Nov 1994 08:49:37 GMT` and its line end, rebuilt once a second.
+/// `Date: Sun, 06 Nov 1994 08:49:37 GMT` and its line end, rebuilt once a second; behind it optionally a field that all
+/// responses of this server have, too.
 #[derive(Debug)]
 pub(crate) struct DateField {
-    line: [u8; 37],
+    line: Vec<u8>,
     made_at_s: u64,
 }
 
 impl DateField {
     /// The field as of now.
     pub(crate) fn new(now: Timestamp) -> Self {
-        let mut field = DateField { line: *b"Date: Thu, 01 Jan 1970 00:00:00 GMT\r\n", made_at_s: 0 };
+        let mut field = DateField { line: b"Date: Thu, 01 Jan 1970 00:00:00 GMT\r\n".to_vec(), made_at_s: 0 };
         field.make(now);
         field
     }
@@ -32,7 +33,17 @@ impl DateField {
         }
     }
 
-    /// The field with its CR LF.
+    /// Appends a field line, with its line end, that follows the date in every response of this server.
+    pub(crate) fn append(&mut self, line: &[u8]) {
+        self.line.extend_from_slice(line);
+    }
+
+    /// The field lines that follow the date; for responses that have a date of their own.
+    pub(crate) fn appended(&self) -> &[u8] {
+        &self.line[DATE_LINE_BYTES..]
+    }
+
+    /// The field with its CR LF, and those that follow.
     pub(crate) fn line(&self) -> &[u8] {
         &self.line
     }
@@ -86,6 +97,8 @@ pub(crate) fn two_digits(at: &mut [u8], value: i8) {
     at[1] = b'0' + (value % 10) as u8;
 }
 
+/// The Date field with its line end.
+const DATE_LINE_BYTES: usize = 37;
 const WEEKDAYS: [&[u8; 3]; 7] = [b"Sun", b"Mon", b"Tue", b"Wed", b"Thu", b"Fri", b"Sat"];
 pub(crate) const MONTHS: [&[u8; 3]; 12] =
     [b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec"];

@@ -4,6 +4,7 @@
 //!   listener ──▶ engine ──bytes──▶ Link ──▶ Connection         table.rs    connections by last use, deadlines
 //!                  ▲                 │                         wheel.rs    timer wheel
 //!                  └────outbound─────┘                         address_counts.rs  connections by address
+//!   quic.rs            HTTP/3: its own sockets and threads beside either engine
 //! ```
 //!
 //! Both engines behave alike: connections are limited in total and by address; at the total limit the longest idle
@@ -13,8 +14,9 @@
 
 pub(crate) mod address_counts;
 pub(crate) mod epoll;
+pub(crate) mod quic;
 pub(crate) mod sending;
-mod table;
+pub(crate) mod table;
 pub(crate) mod turn;
 pub(crate) mod unsent;
 pub(crate) mod uring;

@@ -23,23 +23,21 @@ mod tests;
 
 use std::collections::VecDeque;
 
+use field_compression::hpack::{self, Decoder};
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 use units::Timestamp;
 
-use crate::compression::hpack::{self, Decoder};
 use crate::connection::WorkerContext;
 use crate::dynamic::Event;
-use crate::multiplexed::{Encoding, Ends, HeadCache, HeadCaches, Stream};
+use crate::multiplexed::{Authority, Encoding, Ends, HeadCache, HeadCaches, Stream};
 pub(crate) use frame::{ErrorCode, PREFACE};
 
 /// HTTP/2 of one connection.
 #[derive(Debug)]
 pub(crate) struct Http2 {
     ends: Ends,
-    /// The host of the first request, for which the client has chosen this connection, or a later one of the
-    /// certificate's.
-    authority: Vec<u8>,
+    authority: Authority,
     decoder: Decoder,
     streams: HashMap<u32, Box<Entry>, RandomState>,
     /// Streams with content that their windows permit.
@@ -130,7 +128,7 @@ impl Http2 {
         frame::write_window(out, 0, CONNECTION_WINDOW - DEFAULT_WINDOW);
         Http2 {
             ends,
-            authority: Vec::new(),
+            authority: Authority::default(),
             decoder: Decoder::default(),
             streams: HashMap::default(),
             ready: VecDeque::new(),

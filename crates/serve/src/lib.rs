@@ -1,4 +1,4 @@
-//! The static server: files of one directory, over HTTP/1.1 and 1.0.
+//! The static server: files of one directory, over HTTP/1.0 to HTTP/3.
 //!
 //! ```text
 //!   listener ──accept──▶ Connection ──bytes──▶ request::parse ──path──▶ Files (one directory, small files in memory)
@@ -15,7 +15,6 @@
 #![forbid(unsafe_code)]
 
 mod cache;
-mod compression;
 mod connection;
 mod date;
 mod dynamic;
@@ -26,6 +25,7 @@ mod files;
 #[doc(hidden)]
 pub mod fuzzing;
 mod http2;
+mod http3;
 mod journal;
 mod link;
 mod listen;
@@ -35,6 +35,7 @@ mod multiplexed;
 mod origin;
 mod parts;
 mod phrase;
+mod quic;
 mod request;
 mod response;
 mod sniff;
@@ -72,21 +73,25 @@ pub use spec::{FileRules, Limits, ServeError, ServeSpec};
 pub use status::StatusSpec;
 pub use tls::{Tls, TlsError};
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use std::thread;
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use sys::clock::Clock;
+use sys::file::Root;
 
 use crate::connection::WorkerContext;
-use crate::dynamic::Relay;
+use crate::dynamic::{Relay, RelayHandle};
 use crate::engine::address_counts::AddressCounts;
 use crate::engine::{Competitor, WorkerEnv};
+use crate::figures::Counters;
 use crate::files::Files;
-use crate::journal::Recorder;
+use crate::journal::{Journal, Recorder};
 use crate::origin::Origin;
+use crate::quic::QuicConfig;
 use crate::spec::system;
 use crate::status::StatusSources;
 
@@ -110,13 +115,15 @@ pub fn serve(spec: &ServeSpec, stop: BorrowedFd<'_>, on_listening: impl FnOnce(S
     let address_counts = AddressCounts::new(each_max.max(1));
     let listener = listen::bind(spec.listen, false)?;
     let bound = listener.local_addr().map_err(system("getsockname"))?;
+    let http3 = Http3Sockets::bind(spec, bound, threads)?;
+    let workers = threads + http3.as_ref().map_or(0, |http3| http3.sockets.len());
     let clock = Clock::start();
     // The program is forked, so before any thread starts. Dropped last: workers may still use the relay.
     let (relay, fronts) = match &spec.dynamic {
         None => (None, Vec::new()),
         Some(dynamic) => {
             let counters = spec.figures.relay();
-            let (relay, fronts) = Relay::start(dynamic, &spec.root, threads, clock, move || counters.runs_here())?;
+            let (relay, fronts) = Relay::start(dynamic, &spec.root, workers, clock, move || counters.runs_here())?;
             (Some(relay), fronts)
         }
     };
@@ -130,22 +137,33 @@ pub fn serve(spec: &ServeSpec, stop: BorrowedFd<'_>, on_listening: impl FnOnce(S
         usage_reader: relay.as_ref().map(Relay::usage_reader),
     };
     let mut fronts = fronts.into_iter();
-    let mut parts = Vec::with_capacity(threads);
-    for (worker, cap) in caps.into_iter().enumerate() {
-        let counters = spec.figures.worker();
-        let journal = writing.as_ref().and_then(|writing| writing.journal());
-        let origin = spec.origin.as_ref().map(|origin| Box::new(Origin::new(origin, worker, threads, clock)));
-        let own = (fronts.next(), origin);
-        parts.push((spec::open_root(&spec.root)?, own, counters, journal, status_sources.clone(), cache.clone(), cap));
+    let (alt_svc, quic_config) =
+        http3.as_ref().map_or((None, None), |http3| (Some(&http3.alt_svc), Some(&http3.config)));
+    // Workers of TCP, then those of UDP.
+    let sockets = http3.iter().flat_map(|http3| &http3.sockets);
+    let shares = caps.into_iter().map(|cap| (cap, None)).chain(sockets.map(|(socket, cap)| (*cap, Some(socket))));
+    let mut parts = Vec::with_capacity(workers);
+    for (worker, (cap, udp)) in shares.enumerate() {
+        let udp = udp.map(|socket| socket.try_clone()).transpose().map_err(system("dup"))?;
+        let origin = spec.origin.as_ref().map(|origin| Box::new(Origin::new(origin, worker, workers, clock)));
+        parts.push(Part {
+            root: spec::open_root(&spec.root)?,
+            front: fronts.next(),
+            origin,
+            counters: spec.figures.worker(),
+            journal: writing.as_ref().and_then(|writing| writing.journal()),
+            cap,
+            udp,
+        });
     }
     let raises = engine::unsent::raises(threads);
     on_listening(bound);
-    on_threads(parts, stop, |(root, (front, origin), counters, journal, status_sources, cache, cap), [stop, failed]| {
-        counters.runs_here();
-        let files = Files::new(root, spec.files.clone()).holding_open(open_files);
-        let recorder = Recorder::new(counters, journal);
-        let mut context = WorkerContext::new(files, spec.limits.clone(), clock.now(), recorder, status_sources);
-        (context.front, context.cache, context.origin) = (front, cache, origin);
+    on_threads(parts, stop, |part, [stop, failed]| {
+        part.counters.runs_here();
+        let files = Files::new(part.root, spec.files.clone()).holding_open(open_files);
+        let recorder = Recorder::new(part.counters, part.journal);
+        let mut context = WorkerContext::new(files, spec.limits.clone(), clock.now(), recorder, status_sources.clone());
+        (context.front, context.cache, context.origin) = (part.front, cache.clone(), part.origin);
         context.tls = spec.tls.clone();
         context.raises_left = raises;
         let env = WorkerEnv {
@@ -156,7 +174,7 @@ pub fn serve(spec: &ServeSpec, stop: BorrowedFd<'_>, on_listening: impl FnOnce(S
             tls: spec.tls.as_ref(),
             limits: &spec.limits,
             address_counts: &address_counts,
-            cap,
+            cap: part.cap,
             thinks: spec.origin.as_ref().is_some_and(|origin| origin.thinks()),
             clock,
             competitor: match &spec.dynamic {
@@ -165,8 +183,51 @@ pub fn serve(spec: &ServeSpec, stop: BorrowedFd<'_>, on_listening: impl FnOnce(S
                 Some(_) => Competitor::EqualPriority,
             },
         };
+        if let (Some(socket), Some(config)) = (part.udp, quic_config) {
+            return engine::quic::Worker::new(socket, config, env, context)?.run();
+        }
+        if let Some(line) = alt_svc {
+            context.date.append(line.as_bytes());
+        }
         engine::run(spec.engine, env, context)
     })
+}
+
+/// What one worker gets.
+struct Part {
+    root: Root,
+    front: Option<RelayHandle>,
+    origin: Option<Box<Origin>>,
+    counters: Arc<Counters>,
+    journal: Option<Journal>,
+    /// Most connections.
+    cap: usize,
+    /// Of a worker of HTTP/3.
+    udp: Option<UdpSocket>,
+}
+
+/// The sockets of HTTP/3, one for each of its workers with their connection limits, and what they share.
+struct Http3Sockets {
+    sockets: Vec<(UdpSocket, usize)>,
+    config: QuicConfig,
+    /// The field line that tells clients of HTTP/1.1 and HTTP/2 (RFC 7838).
+    alt_svc: String,
+}
+
+impl Http3Sockets {
+    /// Binds as many sockets as there are workers over TCP, to the same port number; `None` without HTTP/3.
+    fn bind(spec: &ServeSpec, bound: SocketAddr, threads: usize) -> Result<Option<Self>, ServeError> {
+        if !spec.http3 {
+            return Ok(None);
+        }
+        let tls = spec.tls.as_ref().ok_or(ServeError::Http3WithoutTls)?;
+        let config = QuicConfig::new(tls, &spec.limits, threads)?;
+        let caps = shares(spec.limits.connections.unwrap_or(HTTP3_CONNECTIONS_MAX), threads, HTTP3_CONNECTIONS_MAX);
+        let bind = |cap| Ok((listen::bind_udp(bound, threads > 1)?, cap));
+        let sockets = caps.into_iter().map(bind).collect::<Result<_, ServeError>>()?;
+        let alt_svc = format!("Alt-Svc: h3=\":{}\"; ma={ALT_SVC_AGE_S}\r\n", bound.port());
+        Ok(Some(Http3Sockets { sockets, config, alt_svc }))
+    }
 }
 
 /// Runs `work` on one thread for each of `parts`, the last of them on the calling thread, until all have ended. `work`
@@ -233,6 +294,10 @@ fn raise_descriptors() -> Result<usize, ServeError> {
     Ok(usize::try_from(limit).unwrap_or(usize::MAX))
 }
 
+/// Connections of HTTP/3: they need no descriptors, but some tens of kilobytes each.
+const HTTP3_CONNECTIONS_MAX: usize = 4096;
+/// How long a client may remember that there is HTTP/3: a day, as RFC 7838 assumes by default.
+const ALT_SVC_AGE_S: u32 = 86_400;
 /// Descriptors for the rest of the program.
 const RESERVED: usize = 32;
 /// An epoll set, the root, and files that are being opened.

@@ -1,6 +1,6 @@
 //! The listening socket.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 
 use nix::sys::socket::sockopt::{ReuseAddr, ReusePort, TcpNoDelay};
@@ -35,3 +35,22 @@ pub(crate) fn bind(address: SocketAddr, shared: bool) -> Result<TcpListener, Ser
     listen(&listener, Backlog::MAXALLOWABLE).map_err(refused)?;
     Ok(TcpListener::from(listener))
 }
+
+/// A non-blocking UDP socket at `address`, for HTTP/3. `shared`: other sockets of this process have the address too, and
+/// the kernel distributes clients.
+pub(crate) fn bind_udp(address: SocketAddr, shared: bool) -> Result<UdpSocket, ServeError> {
+    let family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+    let refused = |errno: nix::errno::Errno| ServeError::Listen { address, source: errno.into() };
+    let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
+    let socket: OwnedFd = socket(family, SockType::Datagram, flags, None).map_err(refused)?;
+    if shared {
+        setsockopt(&socket, ReusePort, &true).map_err(refused)?;
+    }
+    // Datagrams of many clients arrive in bursts. The system's limits apply.
+    sys::datagrams::set_buffers(&socket, UDP_BUFFER_BYTES).map_err(system("setsockopt SO_RCVBUF"))?;
+    bind_socket(socket.as_raw_fd(), &SockaddrStorage::from(address)).map_err(refused)?;
+    Ok(UdpSocket::from(socket))
+}
+
+/// Datagrams that the kernel may buffer in each direction.
+const UDP_BUFFER_BYTES: u32 = 4 << 20;

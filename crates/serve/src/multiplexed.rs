@@ -10,6 +10,7 @@
 //! A stream is a [`Connection`] that gets one request and writes its response for a framing that marks the end itself.
 //! So files, conditions, ranges, cache, relay, origin workloads, timeouts and the log are those of HTTP/1.1.
 
+mod authority;
 mod head_cache;
 mod request_head;
 
@@ -22,10 +23,11 @@ use units::Timestamp;
 use crate::connection::{Connection, Outbound, WorkerContext};
 use crate::dynamic::{Event, Ticket};
 use crate::response::Status;
+pub(crate) use authority::Authority;
 pub(crate) use head_cache::{Encoding, HeadCache, HeadCaches};
 use request_head::Announced;
 pub(crate) use request_head::Completed;
-pub(crate) use request_head::RequestHead;
+pub(crate) use request_head::{RequestHead, is_trailer};
 
 /// What a stream has of its connection.
 #[derive(Clone, Copy, Debug)]
@@ -68,8 +70,8 @@ pub(crate) struct MalformedRequest;
 pub(crate) struct BrokenBody;
 
 impl Stream {
-    /// Responds to the request of a complete `head`; `ended`: no content follows. `misdirected`: the server is not
-    /// responsible for the host (RFC 9110, section 15.5.20). [`WorkerContext::out`] is empty before.
+    /// Responds to the request of a complete `head`; `ended`: no content follows. `refusal`: what a well-formed request
+    /// gets in place of its response. [`WorkerContext::out`] is empty before.
     ///
     /// # Errors
     /// The request is malformed.
@@ -79,7 +81,7 @@ impl Stream {
         context: &mut WorkerContext,
         head: &mut RequestHead,
         ended: bool,
-        misdirected: bool,
+        refusal: Option<Status>,
     ) -> Result<Stream, MalformedRequest> {
         let ticket = Ticket { connection: ends.connection, stream };
         let mut connection = Connection::of_stream(ticket, ends, context);
@@ -87,11 +89,13 @@ impl Stream {
         match head.complete(ended) {
             Completed::Malformed => return Err(MalformedRequest),
             Completed::Refused(status, text) => connection.refuse(context, status, text),
-            Completed::Request(request) if misdirected => {
-                context.recorder.began();
-                connection.refuse_and_record(context, Status::MisdirectedRequest, &request);
-            }
-            Completed::Request(request) => connection.respond(context, &request),
+            Completed::Request(request) => match refusal {
+                None => connection.respond(context, &request),
+                Some(status) => {
+                    context.recorder.began();
+                    connection.refuse_and_record(context, status, &request);
+                }
+            },
         }
         Ok(Stream { connection, announced, head_taken: false, unreported: 0 })
     }
@@ -218,6 +222,64 @@ impl Stream {
             self.connection.sent(context, count);
         }
         Ok(into.len() - begin)
+    }
+
+    /// Bytes of content that are available, after the head was taken.
+    pub(crate) fn available(&self, context: &WorkerContext) -> u64 {
+        if !self.head_taken {
+            return 0;
+        }
+        match self.connection.outbound(context) {
+            Outbound::Nothing => 0,
+            Outbound::Bytes(bytes, _) => bytes.len() as u64,
+            Outbound::Both(front, rest) => (front.len() + rest.len()) as u64,
+            Outbound::File { front, range, .. } => front.len() as u64 + (range.end - range.start),
+        }
+    }
+
+    /// Passes available content to `take`, at most `most` bytes, until it takes less than it is offered; `take` returns
+    /// how many. Returns the bytes taken. A file is read only here.
+    ///
+    /// # Errors
+    /// A file was truncated or changed after its head was sent.
+    pub(crate) fn transfer(
+        &mut self,
+        context: &mut WorkerContext,
+        most: usize,
+        mut take: impl FnMut(&[u8]) -> usize,
+    ) -> Result<usize, BrokenBody> {
+        let mut chunk = std::mem::take(&mut context.chunk);
+        let mut done = 0;
+        while done < most {
+            let room = most - done;
+            let (offered, taken) = match self.connection.outbound(context) {
+                Outbound::Nothing => break,
+                Outbound::File { front: bytes @ [_, ..], .. }
+                | Outbound::Both(bytes @ [_, ..], _)
+                | Outbound::Both([], bytes)
+                | Outbound::Bytes(bytes, _) => {
+                    let bytes = &bytes[..bytes.len().min(room)];
+                    (bytes.len(), take(bytes))
+                }
+                Outbound::File { file, page, range, .. } => {
+                    let length = usize::try_from(range.end - range.start).unwrap_or(usize::MAX).min(room);
+                    chunk.resize(length, 0);
+                    let read = file.read_at(&mut chunk, range.start).map_err(|_| BrokenBody)?;
+                    let is_last = read as u64 == range.end - range.start;
+                    if read == 0 || (is_last && !page.is_intact()) {
+                        return Err(BrokenBody);
+                    }
+                    (read, take(&chunk[..read]))
+                }
+            };
+            self.connection.sent(context, taken);
+            done += taken;
+            if taken < offered {
+                break;
+            }
+        }
+        context.chunk = chunk;
+        Ok(done)
     }
 
     /// What is left.

@@ -31,6 +31,8 @@ pub(crate) enum Status {
     ExpectationFailed,
     /// 421: the server's certificate is not valid for the host.
     MisdirectedRequest,
+    /// 425: the request may have been replayed, and its method is not safe (RFC 8470).
+    TooEarly,
     /// 431
     HeadTooLarge,
     /// 500: reading the file failed.
@@ -64,6 +66,7 @@ impl Status {
             Status::RangeNotSatisfiable => "416 Range Not Satisfiable",
             Status::ExpectationFailed => "417 Expectation Failed",
             Status::MisdirectedRequest => "421 Misdirected Request",
+            Status::TooEarly => "425 Too Early",
             Status::HeadTooLarge => "431 Request Header Fields Too Large",
             Status::Failed => "500 Internal Server Error",
             Status::NotImplemented => "501 Not Implemented",

@@ -33,6 +33,8 @@ pub struct ServeSpec {
     pub limits: Limits,
     /// TLS; the listener then accepts nothing else.
     pub tls: Option<Tls>,
+    /// HTTP/3 too, on the UDP port with the listener's number. It needs [`ServeSpec::tls`]: nothing else is HTTP/3.
+    pub http3: bool,
     /// The access log.
     pub log: Option<Log>,
     /// The metrics; a clone can read them.
@@ -56,6 +58,7 @@ impl ServeSpec {
             engine: Engine::default(),
             limits: Limits::default(),
             tls: None,
+            http3: false,
             log: None,
             figures: Figures::new(),
             status: StatusSpec::default(),
@@ -162,6 +165,12 @@ pub enum ServeError {
         /// From socket(2), bind(2) or listen(2).
         source: io::Error,
     },
+    /// HTTP/3 without a certificate.
+    #[error("HTTP/3 needs TLS: give a certificate and its key")]
+    Http3WithoutTls,
+    /// TLS cannot be used for QUIC.
+    #[error("HTTP/3: TLS has no cipher suite for QUIC (TLS_AES_128_GCM_SHA256)")]
+    Quic,
     /// Too few descriptors for a single connection.
     #[error("{limit} descriptors are too few for {threads} threads; raise `ulimit -n` or use fewer threads")]
     Descriptors {

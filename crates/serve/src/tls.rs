@@ -8,7 +8,7 @@
 //! rustls works in memory here (its unbuffered connection, with ring): an engine passes what it read and sends the
 //! output. TLS 1.3 and 1.2, `h2` or `http/1.1` by ALPN (a client without a common protocol gets an alert),
 //! one certificate for every server name, resumption by stateless tickets whose keys stay in memory and change every
-//! six hours, no early data (it could be replayed), no renegotiation (rustls has none), no client certificates.
+//! six hours, no early data over TCP (it could be replayed), no renegotiation (rustls has none), no client certificates.
 //!
 //! [`Tls`] is a handle: [`Tls::reload`] reads the files again, and later connections get the new certificate. Read
 //! `tls/secure.rs` for one connection.
@@ -22,7 +22,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use rustls::ServerConfig;
 use rustls::crypto::ring;
-use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert};
+use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert, ServerSessionMemoryCache};
 use rustls::sign::CertifiedKey;
 use rustls::version::{TLS12, TLS13};
 use rustls_pki_types::ServerName;
@@ -41,6 +41,8 @@ struct Shared {
     config: Arc<ServerConfig>,
     /// The same, with HTTP/2 before HTTP/1.1.
     with_http2: Arc<ServerConfig>,
+    /// The same for QUIC, with HTTP/3 alone.
+    quic: Arc<ServerConfig>,
     served: Arc<CurrentCertificate>,
 }
 
@@ -65,6 +67,12 @@ impl Tls {
             .with_no_client_auth()
             .with_cert_resolver(Arc::clone(&served) as Arc<dyn ResolvesServerCert>);
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let mut quic = config.clone();
+        quic.alpn_protocols = vec![b"h3".to_vec()];
+        // Early data: QUIC has no other size (RFC 9001, section 4.6.1). Sessions are stored and valid once, since early
+        // data could be replayed at will with stateless tickets (RFC 8446, section 8.1).
+        quic.max_early_data_size = u32::MAX;
+        quic.session_storage = ServerSessionMemoryCache::new(SESSIONS_MAX);
         config.ticketer = tickets;
         // A session store would need a lock and memory that clients can fill; tickets need neither.
         config.session_storage = Arc::new(NoServerSessionStorage {});
@@ -75,6 +83,7 @@ impl Tls {
             key: key.to_owned(),
             config: Arc::new(config),
             with_http2: Arc::new(with_http2),
+            quic: Arc::new(quic),
             served,
         };
         Ok(Tls(Arc::new(shared)))
@@ -96,6 +105,11 @@ impl Tls {
         Arc::clone(&self.0.config)
     }
 
+    /// The configuration of HTTP/3.
+    pub(crate) fn quic_config(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.0.quic)
+    }
+
     /// Whether the certificate is valid for a host, without its port.
     pub(crate) fn is_for(&self, host: &[u8]) -> bool {
         let served = self.0.served.now();
@@ -115,6 +129,9 @@ impl Tls {
         files::doubt(served.cert.first()?, now_s).map(|why| format!("{}: {why}", self.0.certificate.display()))
     }
 }
+
+/// Sessions of HTTP/3 that can be resumed, some kilobytes each at most; the oldest are forgotten first.
+const SESSIONS_MAX: usize = 4096;
 
 impl CurrentCertificate {
     fn now(&self) -> Arc<CertifiedKey> {

@@ -1,16 +1,14 @@
-//! Fields of HTTP/2 and HTTP/3 heads, and their compression: HPACK (RFC 7541) and QPACK (RFC 9204).
+//! Fields of HTTP/2 and HTTP/3 heads, decoded from HPACK (RFC 7541) and QPACK (RFC 9204).
 //!
 //! Only the fields that records use are kept. A reference to an entry of the dynamic table that was not captured
 //! leaves its field unknown and is counted; nothing is guessed. Memory: a dynamic table holds at most 64 KB by the
 //! standard's measure, which is at most 130 KB here.
 
 pub(crate) mod hpack;
-mod huffman;
-mod primitive;
 pub(crate) mod qpack;
 mod table;
 
-pub(crate) use primitive::Malformed;
+pub(crate) use field_compression::Malformed;
 
 /// A field name, as far as records use it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,6 +17,7 @@ mod real_load {
     mod machines;
     mod protocols;
     mod serve_http2;
+    mod serve_http3;
     mod server;
     mod shards;
     mod tls;

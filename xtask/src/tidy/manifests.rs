@@ -33,6 +33,7 @@ const ORDER: &[&str] = &[
     "wire",
     "http1",
     "http3",
+    "field-compression",
     "sys",
     "schema",
     "units",

@@ -1,13 +1,13 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::frame::put_head;
+use crate::frame::{self, DATA, HEADERS, put_head};
 
 fn headers(fields: &[(&str, &str)]) -> Vec<u8> {
     let mut section = Vec::new();
     qpack::begin(&mut section);
     for (name, value) in fields {
-        qpack::encode(name, value.as_bytes(), &mut section);
+        qpack::encode(name.as_bytes(), value.as_bytes(), &mut section);
     }
     framed(HEADERS, &section)
 }

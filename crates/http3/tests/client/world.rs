@@ -9,10 +9,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
+use field_compression::qpack;
 use http::Request;
 use http3::client::StreamFault;
 use http3::frame::{self, put_head};
-use http3::{Client, Connection, Event, Lost, TimeBase, TlsClient, Transport, qpack};
+use http3::{Client, Connection, Event, Lost, TimeBase, TlsClient, Transport};
 use quinn_proto::crypto::rustls::QuicServerConfig;
 use quinn_proto::{
     ConnectionHandle, DatagramEvent, Dir, EcnCodepoint, Endpoint, EndpointConfig, RandomConnectionIdGenerator,
@@ -435,7 +436,7 @@ pub fn headers(fields: &[(&str, &str)]) -> Vec<u8> {
     let mut section = Vec::new();
     qpack::begin(&mut section);
     for (name, value) in fields {
-        qpack::encode(name, value.as_bytes(), &mut section);
+        qpack::encode(name.as_bytes(), value.as_bytes(), &mut section);
     }
     let mut bytes = Vec::new();
     put_head(frame::HEADERS, section.len() as u64, &mut bytes);

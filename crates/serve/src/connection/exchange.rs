@@ -199,6 +199,7 @@ impl Connection {
         } else if let Some(bytes) = length.filter(|_| status != 204) {
             field(out, format_args!("Content-Length: {bytes}\r\n"));
         }
+        out.extend_from_slice(context.date.appended());
         out.extend_from_slice(Persistence::of(keep, relayed.old).field());
         out.extend_from_slice(b"\r\n");
     }

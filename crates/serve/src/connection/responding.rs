@@ -102,6 +102,7 @@ impl Connection {
             && let Some(fresh) = cache.fresh(&cache_request, context.now, &mut context.out)
         {
             let persistence = self.persistence(context, request, true);
+            context.out.extend_from_slice(context.date.appended());
             context.out.extend_from_slice(persistence.field());
             context.out.extend_from_slice(b"\r\n");
             let length = fresh.body.len();

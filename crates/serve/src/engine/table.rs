@@ -9,7 +9,7 @@ use super::wheel::Wheel;
 /// Connections by token. A token is an index and the generation of its entry, so that events of an earlier connection
 /// are recognised.
 #[derive(Debug)]
-pub(super) struct Table<C> {
+pub(crate) struct Table<C> {
     slots: Vec<Slot<C>>,
     /// Indices of free entries.
     free: Vec<u32>,

@@ -9,8 +9,8 @@ use super::{
     CONNECTION_WINDOW, Departure, Http2, IDLE_FRAMES_MAX, OpenSection, RESETS_MAX, SECTION_BYTES_MAX,
     SECTION_FRAMES_MAX, STREAM_WINDOW,
 };
-use crate::compression::FieldSink;
 use crate::connection::WorkerContext;
+use crate::multiplexed::is_trailer;
 
 impl Http2 {
     /// Processes complete frames at the beginning of `input` while the output has space; returns the bytes used.
@@ -169,9 +169,11 @@ impl Http2 {
             return self.request(context, stream, section, ended);
         }
         // The tables must follow every section.
-        let mut trailers = Trailers::default();
-        let string_max = context.limits.head_bytes;
-        self.decoder.decode(section, string_max, &mut trailers).map_err(|_| ErrorCode::CompressionError)?;
+        let mut are_trailers = true;
+        let decoded = self.decoder.decode(section, context.limits.head_bytes, |name, _| {
+            are_trailers &= is_trailer(name);
+        });
+        decoded.map_err(|_| ErrorCode::CompressionError)?;
         if is_new {
             if self.departure == Departure::Announced {
                 return self.idle_frame();
@@ -190,7 +192,7 @@ impl Http2 {
             None if self.reset.contains(&stream) => self.idle_frame(),
             None => Err(ErrorCode::StreamClosed),
             Some(entry) if entry.ended => self.reset(context, stream, ErrorCode::StreamClosed),
-            Some(_) if malformed || !ended || trailers.malformed => self.malformed(context, stream),
+            Some(_) if malformed || !ended || !are_trailers => self.malformed(context, stream),
             Some(entry) => {
                 entry.ended = true;
                 let mut outcome = Ok(());
@@ -385,19 +387,6 @@ impl super::Entry {
             super::frame::write_window(&mut context.frames, stream, std::mem::take(&mut self.credit));
         }
         bytes
-    }
-}
-
-/// The fields after the content, which this server ignores.
-#[derive(Default)]
-struct Trailers {
-    malformed: bool,
-}
-
-impl FieldSink for Trailers {
-    fn field(&mut self, name: &[u8], _value: &[u8]) {
-        // Section 8.1: no pseudo-header fields.
-        self.malformed |= name.first() == Some(&b':') || name.iter().any(u8::is_ascii_uppercase);
     }
 }
 

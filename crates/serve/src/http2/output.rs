@@ -5,6 +5,7 @@ use super::{Departure, Entry, Hpack, Http2, RESET_REMEMBERED, STREAMS_MAX};
 use crate::connection::WorkerContext;
 use crate::file_response::COPY_MAX;
 use crate::multiplexed::{Progress, Stream};
+use crate::response::Status;
 
 /// What follows the frames of a stream that were written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,16 +29,17 @@ impl Http2 {
     ) -> Result<(), ErrorCode> {
         let mut head = std::mem::take(&mut context.request_head);
         head.begin("HTTP/2.0", &context.limits);
-        let decoded = self.decoder.decode(section, context.limits.head_bytes, &mut head);
+        let decoded = self.decoder.decode(section, context.limits.head_bytes, |name, value| head.field(name, value));
         if decoded.is_err() {
             context.request_head = head;
             return Err(ErrorCode::CompressionError);
         }
-        let misdirected = self.is_misdirected(context, head.authority());
+        let is_misdirected = self.authority.is_misdirected(context, &self.ends, head.authority());
+        let refusal = is_misdirected.then_some(Status::MisdirectedRequest);
         // Content that cannot be sent now stays where it is.
         let window = usize::try_from(self.window.min(self.initial_window)).unwrap_or(0);
         context.copy_max = window.min(COPY_MAX);
-        let begun = Stream::begin(&self.ends, u64::from(stream), context, &mut head, ended, misdirected);
+        let begun = Stream::begin(&self.ends, u64::from(stream), context, &mut head, ended, refusal);
         context.copy_max = COPY_MAX;
         context.request_head = head;
         let Ok(begun) = begun else {
@@ -199,32 +201,6 @@ impl Http2 {
         if self.uses_left == 0 {
             self.depart();
         }
-    }
-
-    /// Whether the client reuses this connection for a host that is not one of the certificate's (RFC 9113,
-    /// section 9.1.1). Why it chose the connection for the host of its first request is its own decision.
-    fn is_misdirected(&mut self, context: &WorkerContext, authority: &[u8]) -> bool {
-        let Some(tls) = context.tls.as_ref().filter(|_| self.ends.secure) else { return false };
-        if authority == self.authority {
-            return false;
-        }
-        if !self.authority.is_empty() {
-            let host = host_of(authority);
-            if !host.eq_ignore_ascii_case(host_of(&self.authority)) && !tls.is_for(host) {
-                return true;
-            }
-        }
-        self.authority.clear();
-        self.authority.extend_from_slice(authority);
-        false
-    }
-}
-
-/// The host of an authority, without port.
-fn host_of(authority: &[u8]) -> &[u8] {
-    match authority {
-        [b'[', ..] => authority.split_inclusive(|&byte| byte == b']').next().unwrap_or(authority),
-        _ => authority.split(|&byte| byte == b':').next().unwrap_or(authority),
     }
 }
 

@@ -11,12 +11,11 @@ mod windows;
 
 use std::time::{Duration, SystemTime};
 
+use field_compression::hpack::{Decoder, encode_field};
 use sys::file::Root;
 use units::Timestamp;
 
 use super::frame::*;
-use crate::compression::FieldSink;
-use crate::compression::hpack::{Decoder, encode_field};
 use crate::connection::{Connection, Outbound, Step, WorkerContext};
 use crate::dynamic::{Event, FakeRelay};
 use crate::figures::Figures;
@@ -148,7 +147,7 @@ impl TestConnection {
     fn fields(&mut self, frame: &Frame) -> (u16, String) {
         assert_eq!((frame.kind, frame.flags & END_HEADERS), (HEADERS, END_HEADERS), "{frame:?}");
         let mut lines = Lines(String::new());
-        self.decoder.decode(&frame.payload, 4096, &mut lines).unwrap();
+        self.decoder.decode(&frame.payload, 4096, |name, value| lines.field(name, value)).unwrap();
         let (status, rest) = lines.0.split_once('\n').unwrap();
         (status.strip_prefix(":status: ").unwrap().parse().unwrap(), rest.to_owned())
     }
@@ -180,7 +179,7 @@ impl TestConnection {
 
 struct Lines(String);
 
-impl FieldSink for Lines {
+impl Lines {
     fn field(&mut self, name: &[u8], value: &[u8]) {
         self.0 += &format!("{}: {}\n", String::from_utf8_lossy(name), String::from_utf8_lossy(value));
     }

@@ -26,6 +26,7 @@ pub(crate) trait Encoding {
 #[derive(Debug, Default)]
 pub(crate) struct HeadCaches {
     pub(crate) http2: HeadCache,
+    pub(crate) http3: HeadCache,
 }
 
 impl HeadCache {

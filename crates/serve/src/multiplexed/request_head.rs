@@ -9,7 +9,6 @@
 
 use std::ops::Range;
 
-use crate::compression::FieldSink;
 use crate::request::{Request, framed};
 use crate::response::Status;
 use crate::spec::Limits;
@@ -77,9 +76,39 @@ impl RequestHead {
         (self.version, self.bytes_max, self.fields_max) = (version, limits.head_bytes, limits.head_fields);
     }
 
+    /// Takes a field in; name and value are any bytes.
+    pub(crate) fn field(&mut self, name: &[u8], value: &[u8]) {
+        // As the text of HTTP/1.1 counts them: `: ` and a line end.
+        self.bytes = self.bytes.saturating_add(name.len() + value.len() + 4);
+        if name.first() == Some(&b':') {
+            return self.pseudo(name, value);
+        }
+        if self.bytes > self.bytes_max || self.fields.len() >= self.fields_max {
+            if self.line_bytes == 0 {
+                self.write_line();
+            }
+            self.refused.get_or_insert(Status::HeadTooLarge);
+            return;
+        }
+        self.regular(name, value);
+    }
+
     /// The host that the request names, with its port.
     pub(crate) fn authority(&self) -> &[u8] {
         &self.authority
+    }
+
+    /// Whether the method is safe (RFC 9110, section 9.2.1): a replayed request does no harm.
+    pub(crate) fn is_safe(&self) -> bool {
+        matches!(&self.method[..], b"GET" | b"HEAD" | b"OPTIONS")
+    }
+
+    /// The request arrived in early data, which a dynamic program must know (RFC 8470, section 5.1).
+    pub(crate) fn arrived_early(&mut self) {
+        if self.line_bytes == 0 {
+            self.write_line();
+        }
+        self.write(b"early-data", b"1");
     }
 
     /// The announcement of content; `ended`: the stream ended with the head.
@@ -237,22 +266,10 @@ impl RequestHead {
     }
 }
 
-impl FieldSink for RequestHead {
-    fn field(&mut self, name: &[u8], value: &[u8]) {
-        // As the text of HTTP/1.1 counts them: `: ` and a line end.
-        self.bytes = self.bytes.saturating_add(name.len() + value.len() + 4);
-        if name.first() == Some(&b':') {
-            return self.pseudo(name, value);
-        }
-        if self.bytes > self.bytes_max || self.fields.len() >= self.fields_max {
-            if self.line_bytes == 0 {
-                self.write_line();
-            }
-            self.refused.get_or_insert(Status::HeadTooLarge);
-            return;
-        }
-        self.regular(name, value);
-    }
+/// Whether a field after the content may have this name: no pseudo-header field, and no upper case (RFC 9113, section
+/// 8.1; RFC 9114, sections 4.2 and 4.3).
+pub(crate) fn is_trailer(name: &[u8]) -> bool {
+    name.first() != Some(&b':') && !name.iter().any(u8::is_ascii_uppercase)
 }
 
 /// A character of a method or a field name (RFC 9110, section 5.6.2).

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
+use field_compression::hpack::{Decoder, encode_field};
+
 use super::*;
-use crate::compression::FieldSink;
-use crate::compression::hpack::{Decoder, encode_field};
 
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
@@ -58,17 +58,15 @@ fn next_frame(client: &mut Client) -> Frame {
 
 /// The status of a section.
 fn status(section: &[u8]) -> String {
-    struct Status(String);
-    impl FieldSink for Status {
-        fn field(&mut self, name: &[u8], value: &[u8]) {
+    let mut status = String::new();
+    Decoder::default()
+        .decode(section, 4096, |name, value| {
             if name == b":status" {
-                self.0 = String::from_utf8(value.to_vec()).unwrap();
+                status = String::from_utf8(value.to_vec()).unwrap();
             }
-        }
-    }
-    let mut status = Status(String::new());
-    Decoder::default().decode(section, 4096, &mut status).unwrap();
-    status.0
+        })
+        .unwrap();
+    status
 }
 
 /// Reads until `streams` streams have ended: status and content of each. After each `granted` bytes of a stream its

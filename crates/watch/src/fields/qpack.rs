@@ -1,8 +1,10 @@
 //! QPACK, the compression of fields in HTTP/3 (RFC 9204).
 
+use field_compression::qpack::FIELDS;
+use field_compression::{integer, string};
+
 use super::hpack::{entry, literal_name, put};
-use super::primitive::Reader;
-use super::table::{CAPACITY_MAX, Table};
+use super::table::{CAPACITY_MAX, Entry, Table, kept_capacity};
 use super::{Fields, Malformed, Name};
 
 /// Decodes the heads of one direction of a connection.
@@ -44,7 +46,7 @@ impl Decoder {
 
     /// Forgets the table: there is no memory for it.
     pub(crate) fn forget(&mut self) {
-        self.table.forget();
+        self.table.clear(CAPACITY_MAX);
     }
 
     /// Reads complete instructions from the start of the encoder's stream; returns the number of bytes used.
@@ -56,9 +58,9 @@ impl Decoder {
         let mut text = Vec::new();
         while used < bytes.len() {
             crate::work::spend(1);
-            let mut rest = Reader(&bytes[used..]);
+            let mut rest = &bytes[used..];
             match self.instruction(&mut rest, &mut text) {
-                Ok(()) => used = bytes.len() - rest.0.len(),
+                Ok(()) => used = bytes.len() - rest.len(),
                 // An instruction whose end is missing, or one that no more bytes make valid.
                 Err(Malformed) if bytes.len() - used <= CAPACITY_MAX => break,
                 Err(Malformed) => return Err(Malformed),
@@ -67,31 +69,31 @@ impl Decoder {
         Ok(used)
     }
 
-    fn instruction(&mut self, rest: &mut Reader<'_>, text: &mut Vec<u8>) -> Result<(), Malformed> {
+    fn instruction(&mut self, rest: &mut &[u8], text: &mut Vec<u8>) -> Result<(), Malformed> {
         let mut ignored = Fields::default();
-        match rest.peek()? {
+        match *rest.first().ok_or(Malformed)? {
             first @ 0x80.. => {
-                let index = rest.integer(6)?;
+                let index = integer::read(rest, 6)?;
                 let name = if first & 0x40 != 0 { static_name(index)? } else { self.relative_name(index) };
-                let value = rest.string(7)?;
+                let value = string::read(rest, 7)?;
                 put(name.0, value, &mut ignored, text)?;
                 self.table.insert(entry(name.0, name.1, value, text)?);
             }
             0x40.. => {
-                let name = literal_name(rest.string(5)?)?;
-                let value = rest.string(7)?;
+                let name = literal_name(string::read(rest, 5)?)?;
+                let value = string::read(rest, 7)?;
                 put(name.0, value, &mut ignored, text)?;
                 self.table.insert(entry(name.0, name.1, value, text)?);
             }
             0x20.. => {
-                let capacity = rest.integer(5)?;
-                self.table.resize(capacity);
+                let capacity = integer::read(rest, 5)?;
+                self.table.resize(kept_capacity(capacity));
             }
             _ => {
-                let index = rest.integer(5)?;
+                let index = integer::read(rest, 5)?;
                 let copy = self.table.newest(index).cloned();
                 // An entry that is not known here is a field whose name is not known either.
-                self.table.insert(copy.unwrap_or_else(super::table::Entry::unknown));
+                self.table.insert(copy.unwrap_or_else(Entry::unknown));
             }
         }
         Ok(())
@@ -107,13 +109,13 @@ impl Decoder {
     /// # Errors
     /// The block contradicts the standard: both ends close such a connection.
     pub(crate) fn decode(&self, block: &[u8]) -> Result<Decoded, Malformed> {
-        let mut block = Reader(block);
-        let required = match self.required_insertions(block.integer(8)?)? {
+        let mut block = block;
+        let required = match self.required_insertions(integer::read(&mut block, 8)?)? {
             Some(required) if required > self.table.inserted() => return Ok(Decoded::Blocked),
             required => required,
         };
-        let is_negative = block.peek()? & 0x80 != 0;
-        let delta = block.integer(7)?;
+        let is_negative = block.first().ok_or(Malformed)? & 0x80 != 0;
+        let delta = integer::read(&mut block, 7)?;
         // `None`: the settings were not seen, so that no reference to the dynamic table is known.
         let base = match (required, is_negative) {
             (None, _) => None,
@@ -150,16 +152,16 @@ impl Decoder {
     /// A field line (RFC 9204, section 4.5).
     fn line(
         &self,
-        block: &mut Reader<'_>,
+        block: &mut &[u8],
         base: Option<u64>,
         fields: &mut Fields,
         text: &mut Vec<u8>,
     ) -> Result<(), Malformed> {
         let before = |index: u64| base.and_then(|base| base.checked_sub(index.checked_add(1)?));
         let behind = |index: u64| base.and_then(|base| base.checked_add(index));
-        match block.peek()? {
+        match *block.first().ok_or(Malformed)? {
             first @ 0x80.. => {
-                let index = block.integer(6)?;
+                let index = integer::read(block, 6)?;
                 if first & 0x40 != 0 {
                     let (name, value) = static_entry(index)?;
                     fields.put(Name::of(name.as_bytes()), value.as_bytes());
@@ -168,21 +170,21 @@ impl Decoder {
                 }
             }
             first @ 0x40.. => {
-                let index = block.integer(4)?;
+                let index = integer::read(block, 4)?;
                 let name = if first & 0x10 != 0 { static_name(index)?.0 } else { self.name(before(index)) };
-                put(name, block.string(7)?, fields, text)?;
+                put(name, string::read(block, 7)?, fields, text)?;
             }
             0x20.. => {
-                let name = literal_name(block.string(3)?)?.0;
-                put(name, block.string(7)?, fields, text)?;
+                let name = literal_name(string::read(block, 3)?)?.0;
+                put(name, string::read(block, 7)?, fields, text)?;
             }
             0x10.. => {
-                let index = block.integer(4)?;
+                let index = integer::read(block, 4)?;
                 self.put_entry(behind(index), fields);
             }
             _ => {
-                let index = block.integer(3)?;
-                put(self.name(behind(index)), block.string(7)?, fields, text)?;
+                let index = integer::read(block, 3)?;
+                put(self.name(behind(index)), string::read(block, 7)?, fields, text)?;
             }
         }
         Ok(())
@@ -201,42 +203,13 @@ impl Decoder {
 }
 
 fn static_entry(index: u64) -> Result<(&'static str, &'static str), Malformed> {
-    usize::try_from(index).ok().and_then(|index| STATIC.get(index)).copied().ok_or(Malformed)
+    usize::try_from(index).ok().and_then(|index| FIELDS.get(index)).copied().ok_or(Malformed)
 }
 
 fn static_name(index: u64) -> Result<(Name, u32), Malformed> {
     let (name, _) = static_entry(index)?;
     Ok((Name::of(name.as_bytes()), name.len() as u32))
 }
-
-/// The static table (RFC 9204, appendix A). Values of fields that no record uses are left out.
-#[rustfmt::skip]
-const STATIC: [(&str, &str); 99] = [
-    (":authority", ""), (":path", "/"), ("age", ""), ("content-disposition", ""), ("content-length", ""),
-    ("cookie", ""), ("date", ""), ("etag", ""), ("if-modified-since", ""), ("if-none-match", ""),
-    ("last-modified", ""), ("link", ""), ("location", ""), ("referer", ""), ("set-cookie", ""),
-    (":method", "CONNECT"), (":method", "DELETE"), (":method", "GET"), (":method", "HEAD"), (":method", "OPTIONS"),
-    (":method", "POST"), (":method", "PUT"), (":scheme", "http"), (":scheme", "https"), (":status", "103"),
-    (":status", "200"), (":status", "304"), (":status", "404"), (":status", "503"), ("accept", ""),
-    ("accept", ""), ("accept-encoding", ""), ("accept-ranges", ""), ("access-control-allow-headers", ""),
-    ("access-control-allow-headers", ""), ("access-control-allow-origin", ""), ("cache-control", ""),
-    ("cache-control", ""), ("cache-control", ""), ("cache-control", ""), ("cache-control", ""),
-    ("cache-control", ""), ("content-encoding", ""), ("content-encoding", ""), ("content-type", ""),
-    ("content-type", ""), ("content-type", ""), ("content-type", ""), ("content-type", ""), ("content-type", ""),
-    ("content-type", ""), ("content-type", ""), ("content-type", ""), ("content-type", ""), ("content-type", ""),
-    ("range", ""), ("strict-transport-security", ""), ("strict-transport-security", ""),
-    ("strict-transport-security", ""), ("vary", ""), ("vary", ""), ("x-content-type-options", ""),
-    ("x-xss-protection", ""), (":status", "100"), (":status", "204"), (":status", "206"), (":status", "302"),
-    (":status", "400"), (":status", "403"), (":status", "421"), (":status", "425"), (":status", "500"),
-    ("accept-language", ""), ("access-control-allow-credentials", ""), ("access-control-allow-credentials", ""),
-    ("access-control-allow-headers", ""), ("access-control-allow-methods", ""), ("access-control-allow-methods", ""),
-    ("access-control-allow-methods", ""), ("access-control-expose-headers", ""),
-    ("access-control-request-headers", ""), ("access-control-request-method", ""),
-    ("access-control-request-method", ""), ("alt-svc", ""), ("authorization", ""), ("content-security-policy", ""),
-    ("early-data", ""), ("expect-ct", ""), ("forwarded", ""), ("if-range", ""), ("origin", ""), ("purpose", ""),
-    ("server", ""), ("timing-allow-origin", ""), ("upgrade-insecure-requests", ""), ("user-agent", ""),
-    ("x-forwarded-for", ""), ("x-frame-options", ""), ("x-frame-options", ""),
-];
 
 #[cfg(test)]
 mod tests {

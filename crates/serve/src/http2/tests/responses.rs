@@ -271,7 +271,8 @@ fn idle_partial_and_stalled_connections_time_out() {
 fn a_request_to_http_2_is_logged_with_its_version() {
     let mut head = std::mem::take(&mut TestConnection::new().context.request_head);
     head.begin("HTTP/2.0", &Limits::default());
-    Decoder::default().decode(&request("GET", "/6?a", &[("referer", "r")]), 4096, &mut head).unwrap();
+    let section = request("GET", "/6?a", &[("referer", "r")]);
+    Decoder::default().decode(&section, 4096, |name, value| head.field(name, value)).unwrap();
     let crate::multiplexed::Completed::Request(request) = head.complete(true) else { panic!("a request") };
     assert_eq!(String::from_utf8_lossy(request.head), "GET /6?a HTTP/2.0\r\nhost: x\r\nreferer: r\r\n\r\n");
     assert_eq!((request.path, request.query, request.fields.host), (&b"/6"[..], Some(&b"a"[..]), Some(&b"x"[..])));

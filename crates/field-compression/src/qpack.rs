@@ -1,12 +1,14 @@
-//! Compression of header fields (QPACK, RFC 9204), with the static table only.
+//! QPACK (RFC 9204) with the static table only.
 //!
 //! Neither side of a connection of this program announces a dynamic table, so a field section is complete in itself: no
 //! stream waits for another, and the memory of a section is bounded by its length.
 
-mod huffman;
 mod static_table;
 
-use static_table::{FIELDS, entries_of};
+use crate::table::ENTRY_OVERHEAD;
+use crate::{Malformed, integer, string};
+pub use static_table::FIELDS;
+use static_table::entries_of;
 
 /// Why a field section cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -20,9 +22,11 @@ pub enum SectionError {
     TooLarge,
 }
 
-/// Size of a field as counted for SETTINGS_MAX_FIELD_SECTION_SIZE, in addition to its name and value (RFC 9114, section
-/// 4.2.2).
-const FIELD_OVERHEAD: usize = 32;
+impl From<Malformed> for SectionError {
+    fn from(_: Malformed) -> Self {
+        SectionError::Malformed
+    }
+}
 
 /// Begins a field section: no entry of a dynamic table is needed.
 pub fn begin(into: &mut Vec<u8>) {
@@ -30,139 +34,61 @@ pub fn begin(into: &mut Vec<u8>) {
 }
 
 /// Appends a field. `name`: in lower case.
-pub fn encode(name: &str, value: &[u8], into: &mut Vec<u8>) {
+pub fn encode(name: &[u8], value: &[u8], into: &mut Vec<u8>) {
     let entries = entries_of(name);
     if let Some(&index) = entries.iter().find(|&&index| FIELDS[usize::from(index)].1.as_bytes() == value) {
-        return put_integer(0b1100_0000, 6, u64::from(index), into);
+        return integer::write(0b1100_0000, 6, u64::from(index), into);
     }
     match entries.first() {
-        Some(&index) => put_integer(0b0101_0000, 4, u64::from(index), into),
-        None => put_string(0b0010_0000, 3, name.as_bytes(), into),
+        Some(&index) => integer::write(0b0101_0000, 4, u64::from(index), into),
+        None => string::write(0b0010_0000, 3, name, into),
     }
-    put_string(0, 7, value, into);
+    string::write(0, 7, value, into);
 }
 
 /// Reads a field section, and passes each field to `field` as name and value. `limit`: most bytes of all fields, each
-/// counted with 32 bytes more than its name and value.
+/// counted with 32 bytes more than its name and value, as for SETTINGS_MAX_FIELD_SECTION_SIZE (RFC 9114, section 4.2.2).
 ///
 /// # Errors
 /// The section is not valid, or too large. Fields before the fault were passed.
 pub fn decode(section: &[u8], limit: usize, mut field: impl FnMut(&[u8], &[u8])) -> Result<(), SectionError> {
-    let mut rest = Reader(section);
-    let (required, _) = rest.integer(8)?;
-    let _base = rest.integer(7)?;
+    let mut rest = section;
+    // Section 4.5.1: the required insert count, and the base, which means nothing without insertions.
+    let required = integer::read(&mut rest, 8)?;
+    let _base = integer::read(&mut rest, 7)?;
     if required != 0 {
         return Err(SectionError::Malformed);
     }
-    let (mut size, mut name, mut value) = (0usize, Vec::new(), Vec::new());
-    while let Some(&first) = rest.0.first() {
-        name.clear();
-        value.clear();
-        if first & 0b1000_0000 != 0 {
+    let (mut size, mut name_text, mut value_text) = (0usize, Vec::new(), Vec::new());
+    while let Some(&first) = rest.first() {
+        let (name, value) = if first & 0b1000_0000 != 0 {
             // Indexed field.
-            let (entry_name, entry_value) = static_entry(first & 0b0100_0000 != 0, rest.integer(6)?.0)?;
-            name.extend_from_slice(entry_name.as_bytes());
-            value.extend_from_slice(entry_value.as_bytes());
+            static_entry(first & 0b0100_0000 != 0, integer::read(&mut rest, 6)?)?
         } else if first & 0b0100_0000 != 0 {
             // Literal value with the name of an entry.
-            let (entry_name, _) = static_entry(first & 0b0001_0000 != 0, rest.integer(4)?.0)?;
-            name.extend_from_slice(entry_name.as_bytes());
-            rest.string(7, &mut value)?;
+            let (name, _) = static_entry(first & 0b0001_0000 != 0, integer::read(&mut rest, 4)?)?;
+            (name, string::read(&mut rest, 7)?.text(&mut value_text)?)
         } else if first & 0b0010_0000 != 0 {
             // Literal name and value.
-            rest.string(3, &mut name)?;
-            rest.string(7, &mut value)?;
+            let name = string::read(&mut rest, 3)?.text(&mut name_text)?;
+            (name, string::read(&mut rest, 7)?.text(&mut value_text)?)
         } else {
             // Entries of the dynamic table after the base.
             return Err(SectionError::Malformed);
-        }
-        size = size.saturating_add(name.len() + value.len() + FIELD_OVERHEAD);
+        };
+        size = size.saturating_add(name.len() + value.len() + ENTRY_OVERHEAD);
         if size > limit {
             return Err(SectionError::TooLarge);
         }
-        field(&name, &value);
+        field(name, value);
     }
     Ok(())
 }
 
-fn static_entry(is_static: bool, index: u64) -> Result<(&'static str, &'static str), SectionError> {
+fn static_entry(is_static: bool, index: u64) -> Result<(&'static [u8], &'static [u8]), SectionError> {
     let entry = usize::try_from(index).ok().filter(|_| is_static).and_then(|index| FIELDS.get(index));
-    entry.copied().ok_or(SectionError::Malformed)
+    entry.map(|(name, value)| (name.as_bytes(), value.as_bytes())).ok_or(SectionError::Malformed)
 }
-
-/// Appends an integer with a prefix of `bits` bits, below `flags`.
-pub(crate) fn put_integer(flags: u8, bits: u32, value: u64, into: &mut Vec<u8>) {
-    let most = (1u64 << bits) - 1;
-    if value < most {
-        return into.push(flags | value as u8);
-    }
-    into.push(flags | most as u8);
-    let mut rest = value - most;
-    while rest >= 128 {
-        into.push(rest as u8 | 0x80);
-        rest >>= 7;
-    }
-    into.push(rest as u8);
-}
-
-/// Appends a string whose length has a prefix of `bits` bits, above which is the flag of the Huffman code.
-fn put_string(flags: u8, bits: u32, text: &[u8], into: &mut Vec<u8>) {
-    let coded = huffman::encoded_len(text);
-    if coded < text.len() {
-        put_integer(flags | 1 << bits, bits, coded as u64, into);
-        huffman::encode(text, into);
-    } else {
-        put_integer(flags, bits, text.len() as u64, into);
-        into.extend_from_slice(text);
-    }
-}
-
-/// The unread rest of a section.
-struct Reader<'a>(&'a [u8]);
-
-impl Reader<'_> {
-    /// An integer with a prefix of `bits` bits, and the first byte.
-    fn integer(&mut self, bits: u32) -> Result<(u64, u8), SectionError> {
-        let (&first, mut rest) = self.0.split_first().ok_or(SectionError::Malformed)?;
-        let most = (1u64 << bits) - 1;
-        let mut value = u64::from(first) & most;
-        if value == most {
-            for shift in (0..).step_by(7) {
-                let (&byte, after) = rest.split_first().ok_or(SectionError::Malformed)?;
-                rest = after;
-                if shift > MOST_SHIFT {
-                    return Err(SectionError::Malformed);
-                }
-                value += u64::from(byte & 0x7f) << shift;
-                if byte & 0x80 == 0 {
-                    break;
-                }
-            }
-            if value >= 1 << 62 {
-                return Err(SectionError::Malformed);
-            }
-        }
-        self.0 = rest;
-        Ok((value, first))
-    }
-
-    /// A string whose length has a prefix of `bits` bits.
-    fn string(&mut self, bits: u32, into: &mut Vec<u8>) -> Result<(), SectionError> {
-        let (length, first) = self.integer(bits)?;
-        let length = usize::try_from(length).ok().filter(|&length| length <= self.0.len());
-        let (text, rest) = self.0.split_at(length.ok_or(SectionError::Malformed)?);
-        self.0 = rest;
-        if first & 1 << bits == 0 {
-            into.extend_from_slice(text);
-        } else if !huffman::decode(text, into) {
-            return Err(SectionError::Malformed);
-        }
-        Ok(())
-    }
-}
-
-/// Largest shift of an integer's continuation: 62 bits in all.
-const MOST_SHIFT: u32 = 56;
 
 #[cfg(test)]
 mod tests {
@@ -176,7 +102,7 @@ mod tests {
         let mut section = Vec::new();
         begin(&mut section);
         for (name, value) in fields {
-            encode(name, value, &mut section);
+            encode(name.as_bytes(), value, &mut section);
         }
         section
     }

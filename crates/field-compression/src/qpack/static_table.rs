@@ -1,8 +1,8 @@
 //! The static table of QPACK (RFC 9204, appendix A), and the indices of each name.
 
-/// Name and value by index.
+/// Name and value by index; the first entry has index 0.
 #[rustfmt::skip]
-pub(super) const FIELDS: [(&str, &str); 99] = [
+pub const FIELDS: [(&str, &str); 99] = [
     (":authority", ""), (":path", "/"), ("age", "0"), ("content-disposition", ""), ("content-length", "0"),
     ("cookie", ""), ("date", ""), ("etag", ""), ("if-modified-since", ""), ("if-none-match", ""),
     ("last-modified", ""), ("link", ""), ("location", ""), ("referer", ""), ("set-cookie", ""),
@@ -38,60 +38,60 @@ pub(super) const FIELDS: [(&str, &str); 99] = [
 
 /// Indices of the entries with this name; empty if the table has none.
 #[rustfmt::skip]
-pub(super) fn entries_of(name: &str) -> &'static [u8] {
+pub(super) fn entries_of(name: &[u8]) -> &'static [u8] {
     match name {
-        ":authority" => &[0],
-        ":path" => &[1],
-        "age" => &[2],
-        "content-disposition" => &[3],
-        "content-length" => &[4],
-        "cookie" => &[5],
-        "date" => &[6],
-        "etag" => &[7],
-        "if-modified-since" => &[8],
-        "if-none-match" => &[9],
-        "last-modified" => &[10],
-        "link" => &[11],
-        "location" => &[12],
-        "referer" => &[13],
-        "set-cookie" => &[14],
-        ":method" => &[15, 16, 17, 18, 19, 20, 21],
-        ":scheme" => &[22, 23],
-        ":status" => &[24, 25, 26, 27, 28, 63, 64, 65, 66, 67, 68, 69, 70, 71],
-        "accept" => &[29, 30],
-        "accept-encoding" => &[31],
-        "accept-ranges" => &[32],
-        "access-control-allow-headers" => &[33, 34, 75],
-        "access-control-allow-origin" => &[35],
-        "cache-control" => &[36, 37, 38, 39, 40, 41],
-        "content-encoding" => &[42, 43],
-        "content-type" => &[44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54],
-        "range" => &[55],
-        "strict-transport-security" => &[56, 57, 58],
-        "vary" => &[59, 60],
-        "x-content-type-options" => &[61],
-        "x-xss-protection" => &[62],
-        "accept-language" => &[72],
-        "access-control-allow-credentials" => &[73, 74],
-        "access-control-allow-methods" => &[76, 77, 78],
-        "access-control-expose-headers" => &[79],
-        "access-control-request-headers" => &[80],
-        "access-control-request-method" => &[81, 82],
-        "alt-svc" => &[83],
-        "authorization" => &[84],
-        "content-security-policy" => &[85],
-        "early-data" => &[86],
-        "expect-ct" => &[87],
-        "forwarded" => &[88],
-        "if-range" => &[89],
-        "origin" => &[90],
-        "purpose" => &[91],
-        "server" => &[92],
-        "timing-allow-origin" => &[93],
-        "upgrade-insecure-requests" => &[94],
-        "user-agent" => &[95],
-        "x-forwarded-for" => &[96],
-        "x-frame-options" => &[97, 98],
+        b":authority" => &[0],
+        b":path" => &[1],
+        b"age" => &[2],
+        b"content-disposition" => &[3],
+        b"content-length" => &[4],
+        b"cookie" => &[5],
+        b"date" => &[6],
+        b"etag" => &[7],
+        b"if-modified-since" => &[8],
+        b"if-none-match" => &[9],
+        b"last-modified" => &[10],
+        b"link" => &[11],
+        b"location" => &[12],
+        b"referer" => &[13],
+        b"set-cookie" => &[14],
+        b":method" => &[15, 16, 17, 18, 19, 20, 21],
+        b":scheme" => &[22, 23],
+        b":status" => &[24, 25, 26, 27, 28, 63, 64, 65, 66, 67, 68, 69, 70, 71],
+        b"accept" => &[29, 30],
+        b"accept-encoding" => &[31],
+        b"accept-ranges" => &[32],
+        b"access-control-allow-headers" => &[33, 34, 75],
+        b"access-control-allow-origin" => &[35],
+        b"cache-control" => &[36, 37, 38, 39, 40, 41],
+        b"content-encoding" => &[42, 43],
+        b"content-type" => &[44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54],
+        b"range" => &[55],
+        b"strict-transport-security" => &[56, 57, 58],
+        b"vary" => &[59, 60],
+        b"x-content-type-options" => &[61],
+        b"x-xss-protection" => &[62],
+        b"accept-language" => &[72],
+        b"access-control-allow-credentials" => &[73, 74],
+        b"access-control-allow-methods" => &[76, 77, 78],
+        b"access-control-expose-headers" => &[79],
+        b"access-control-request-headers" => &[80],
+        b"access-control-request-method" => &[81, 82],
+        b"alt-svc" => &[83],
+        b"authorization" => &[84],
+        b"content-security-policy" => &[85],
+        b"early-data" => &[86],
+        b"expect-ct" => &[87],
+        b"forwarded" => &[88],
+        b"if-range" => &[89],
+        b"origin" => &[90],
+        b"purpose" => &[91],
+        b"server" => &[92],
+        b"timing-allow-origin" => &[93],
+        b"upgrade-insecure-requests" => &[94],
+        b"user-agent" => &[95],
+        b"x-forwarded-for" => &[96],
+        b"x-frame-options" => &[97, 98],
         _ => &[],
     }
 }
@@ -103,13 +103,13 @@ mod tests {
     #[test]
     fn every_entry_is_found_by_its_name() {
         for (index, (name, _)) in FIELDS.iter().enumerate() {
-            assert!(entries_of(name).contains(&(index as u8)), "{index} {name}");
+            assert!(entries_of(name.as_bytes()).contains(&(index as u8)), "{index} {name}");
         }
-        assert_eq!(FIELDS.iter().map(|(name, _)| entries_of(name).len()).sum::<usize>(), {
+        assert_eq!(FIELDS.iter().map(|(name, _)| entries_of(name.as_bytes()).len()).sum::<usize>(), {
             let mut names: Vec<&str> = FIELDS.iter().map(|(name, _)| *name).collect();
             names.sort_unstable();
             names.iter().map(|name| FIELDS.iter().filter(|(other, _)| other == name).count()).sum()
         });
-        assert!(entries_of("x-unknown").is_empty());
+        assert!(entries_of(b"x-unknown").is_empty());
     }
 }

@@ -1,21 +1,25 @@
-//! The server's unidirectional streams: control, QPACK's two, pushes, and unknown kinds (RFC 9114, section 6.2).
+//! The peer's unidirectional streams: control, QPACK's two, pushes, and unknown kinds (RFC 9114, section 6.2).
 
-use quinn_proto::StreamId;
+use quinn_proto::{Side, StreamId};
 
 use crate::code::Code;
 use crate::frame::{self, FrameHead, SETTINGS, Settings};
 use crate::varint;
 
-/// The server's unidirectional streams.
-#[derive(Debug, Default)]
-pub(super) struct Control {
-    /// Never more than the server may have open, since those of unknown kinds are stopped.
+/// The peer's unidirectional streams.
+#[derive(Debug)]
+pub struct Control {
+    /// Who opens the streams.
+    peer: Side,
+    /// Never more than the peer may have open, since those of unknown kinds are stopped.
     streams: Vec<(StreamId, Kind)>,
     has_control: bool,
     has_encoder: bool,
     has_decoder: bool,
     /// The identifier in the last GOAWAY.
     goaway: Option<u64>,
+    /// The identifier in the last MAX_PUSH_ID.
+    max_push_id: Option<u64>,
 }
 
 /// What a stream is, and how far it was read.
@@ -52,15 +56,31 @@ const DECODER: u64 = 0x03;
 const PAYLOAD_MAX: u64 = 4096;
 
 impl Control {
-    pub(super) fn accept(&mut self, id: StreamId) {
+    /// No streams yet, of `peer`.
+    pub fn new(peer: Side) -> Self {
+        Control {
+            peer,
+            streams: Vec::new(),
+            has_control: false,
+            has_encoder: false,
+            has_decoder: false,
+            goaway: None,
+            max_push_id: None,
+        }
+    }
+
+    /// The peer has opened a stream.
+    pub fn accept(&mut self, id: StreamId) {
         self.streams.push((id, Kind::Undetermined(Vec::new())));
     }
 
-    pub(super) fn forget(&mut self, id: StreamId) {
+    /// Nothing more of a stream is read.
+    pub fn forget(&mut self, id: StreamId) {
         self.streams.retain(|(other, _)| *other != id);
     }
 
-    pub(super) fn is_unknown(&self, id: StreamId) -> bool {
+    /// Whether a stream is of an unknown kind: it is stopped, and forgotten.
+    pub fn is_unknown(&self, id: StreamId) -> bool {
         self.streams.iter().any(|(other, kind)| *other == id && matches!(kind, Kind::Unknown))
     }
 
@@ -68,7 +88,7 @@ impl Control {
     ///
     /// # Errors
     /// The code of the connection error.
-    pub(super) fn feed(&mut self, id: StreamId, bytes: &[u8], goaway: impl FnMut(u64)) -> Result<(), Code> {
+    pub fn feed(&mut self, id: StreamId, bytes: &[u8], goaway: impl FnMut(u64)) -> Result<(), Code> {
         let Some(position) = self.streams.iter().position(|(other, _)| *other == id) else { return Ok(()) };
         let mut rest = bytes;
         while let Kind::Undetermined(begun) = &mut self.streams[position].1 {
@@ -80,7 +100,10 @@ impl Control {
             }
         }
         match &mut self.streams[position].1 {
-            Kind::Control(control) => control.feed(rest, &mut self.goaway, goaway),
+            Kind::Control(control) => {
+                let mut identifiers = Identifiers { goaway: &mut self.goaway, max_push_id: &mut self.max_push_id };
+                control.feed(rest, self.peer, &mut identifiers, goaway)
+            }
             Kind::Encoder => encoder(rest),
             Kind::Decoder(open) => decoder(rest, open),
             Kind::Undetermined(_) | Kind::Unknown => Ok(()),
@@ -91,7 +114,7 @@ impl Control {
     ///
     /// # Errors
     /// The code of the connection error.
-    pub(super) fn end(&mut self, id: StreamId) -> Result<(), Code> {
+    pub fn end(&mut self, id: StreamId) -> Result<(), Code> {
         let kind = self.streams.iter().find(|(other, _)| *other == id).map(|(_, kind)| kind);
         if let Some(Kind::Control(_) | Kind::Encoder | Kind::Decoder(_)) = kind {
             return Err(Code::CLOSED_CRITICAL_STREAM);
@@ -107,24 +130,32 @@ impl Control {
             CONTROL => once(&mut self.has_control).map(|()| Kind::Control(ControlStream::default())),
             ENCODER => once(&mut self.has_encoder).map(|()| Kind::Encoder),
             DECODER => once(&mut self.has_decoder).map(|()| Kind::Decoder(None)),
-            // No push was allowed.
-            PUSH => Err(Code::ID_ERROR),
+            // No push was allowed; only servers push (section 6.2.2).
+            PUSH if self.peer == Side::Server => Err(Code::ID_ERROR),
+            PUSH => Err(Code::STREAM_CREATION_ERROR),
             _ => Ok(Kind::Unknown),
         }
     }
+}
+
+/// What later frames of the control stream are compared with.
+struct Identifiers<'a> {
+    goaway: &'a mut Option<u64>,
+    max_push_id: &'a mut Option<u64>,
 }
 
 impl ControlStream {
     fn feed(
         &mut self,
         mut rest: &[u8],
-        last_goaway: &mut Option<u64>,
+        peer: Side,
+        identifiers: &mut Identifiers<'_>,
         mut goaway: impl FnMut(u64),
     ) -> Result<(), Code> {
         loop {
             if self.frame.is_none() {
                 let Some(head) = self.head.take(&mut rest) else { return Ok(()) };
-                self.check(head)?;
+                self.check(head, peer)?;
                 self.frame = Some((head.kind, Vec::new(), head.length));
             }
             if let Some((kind, stored, left)) = &mut self.frame {
@@ -132,7 +163,7 @@ impl ControlStream {
                 let (piece, after) = rest.split_at(length);
                 rest = after;
                 *left -= piece.len() as u64;
-                if matches!(*kind, SETTINGS | frame::GOAWAY) {
+                if is_stored(*kind) {
                     stored.extend_from_slice(piece);
                 }
                 if *left > 0 {
@@ -142,49 +173,75 @@ impl ControlStream {
                 self.frame = None;
                 match kind {
                     SETTINGS => drop(Settings::parse(&payload)?),
-                    frame::GOAWAY => {
-                        let (first, length) = varint::get(&payload).ok_or(Code::FRAME_ERROR)?;
-                        if length != payload.len() {
-                            return Err(Code::FRAME_ERROR);
-                        }
-                        // A client's bidirectional stream, and never higher than before (section 5.2).
-                        if first % 4 != 0 || last_goaway.is_some_and(|last| first > last) {
-                            return Err(Code::ID_ERROR);
-                        }
-                        *last_goaway = Some(first);
-                        goaway(first);
-                    }
+                    frame::GOAWAY => goaway(identifiers.goaway(&payload, peer)?),
+                    frame::MAX_PUSH_ID => identifiers.max_push_id(&payload)?,
+                    // No push was promised that could be cancelled, whatever identifier it has.
+                    frame::CANCEL_PUSH => return identifier(&payload).and(Err(Code::ID_ERROR)),
                     _ => {}
                 }
             }
         }
     }
 
-    fn check(&mut self, head: frame::Head) -> Result<(), Code> {
+    fn check(&mut self, head: frame::Head, peer: Side) -> Result<(), Code> {
         let is_first = !std::mem::replace(&mut self.has_settings, true);
         match head.kind {
             SETTINGS if !is_first => Err(Code::FRAME_UNEXPECTED),
             SETTINGS if head.length > PAYLOAD_MAX => Err(Code::EXCESSIVE_LOAD),
             SETTINGS => Ok(()),
             _ if is_first => Err(Code::MISSING_SETTINGS),
-            frame::GOAWAY if head.length > 8 => Err(Code::FRAME_ERROR),
-            frame::DATA | frame::HEADERS | frame::PUSH_PROMISE | frame::MAX_PUSH_ID => Err(Code::FRAME_UNEXPECTED),
-            // No push was allowed that could be cancelled.
-            frame::CANCEL_PUSH => Err(Code::ID_ERROR),
+            // Only a client sends it (section 7.2.7).
+            frame::MAX_PUSH_ID if peer == Side::Server => Err(Code::FRAME_UNEXPECTED),
+            frame::DATA | frame::HEADERS | frame::PUSH_PROMISE => Err(Code::FRAME_UNEXPECTED),
+            kind if is_stored(kind) && head.length > 8 => Err(Code::FRAME_ERROR),
             kind if frame::is_reserved(kind) => Err(Code::FRAME_UNEXPECTED),
             _ => Ok(()),
         }
     }
 }
 
-/// Instructions of the server's encoder: no dynamic table was announced, so only its capacity 0 is allowed (RFC 9204,
+/// Whether the payload of a control frame is read: SETTINGS, or one identifier. Others are skipped.
+fn is_stored(kind: u64) -> bool {
+    matches!(kind, SETTINGS | frame::GOAWAY | frame::MAX_PUSH_ID | frame::CANCEL_PUSH)
+}
+
+impl Identifiers<'_> {
+    /// Section 5.2: a client's bidirectional stream, or of a client any push, and never higher than before.
+    fn goaway(&mut self, payload: &[u8], peer: Side) -> Result<u64, Code> {
+        let first = identifier(payload)?;
+        let is_stream = first % 4 == 0 || peer == Side::Client;
+        if !is_stream || self.goaway.is_some_and(|last| first > last) {
+            return Err(Code::ID_ERROR);
+        }
+        *self.goaway = Some(first);
+        Ok(first)
+    }
+
+    /// Section 7.2.7: never lower than before.
+    fn max_push_id(&mut self, payload: &[u8]) -> Result<(), Code> {
+        let most = identifier(payload)?;
+        if self.max_push_id.is_some_and(|last| most < last) {
+            return Err(Code::ID_ERROR);
+        }
+        *self.max_push_id = Some(most);
+        Ok(())
+    }
+}
+
+/// The one integer of a payload.
+fn identifier(payload: &[u8]) -> Result<u64, Code> {
+    let (value, length) = varint::get(payload).ok_or(Code::FRAME_ERROR)?;
+    if length == payload.len() { Ok(value) } else { Err(Code::FRAME_ERROR) }
+}
+
+/// Instructions of the peer's encoder: no dynamic table was announced, so only its capacity 0 is allowed (RFC 9204,
 /// section 4.3.1).
 fn encoder(bytes: &[u8]) -> Result<(), Code> {
     const CAPACITY_0: u8 = 0b0010_0000;
     if bytes.iter().all(|&byte| byte == CAPACITY_0) { Ok(()) } else { Err(Code::QPACK_ENCODER_STREAM_ERROR) }
 }
 
-/// Instructions of the server's decoder: requests use no dynamic table, so only a cancelled stream is allowed (RFC
+/// Instructions of the peer's decoder: this side uses no dynamic table, so only a cancelled stream is allowed (RFC
 /// 9204, section 4.4.2).
 fn decoder(bytes: &[u8], open: &mut Option<PrefixInteger>) -> Result<(), Code> {
     const CANCELLATION: u8 = 0b0100_0000;
@@ -222,9 +279,13 @@ mod tests {
         StreamId::new(Side::Server, Dir::Uni, index)
     }
 
-    /// The identifiers of GOAWAY frames on streams with these bytes, or the error.
+    /// The identifiers of GOAWAY frames on a server's streams with these bytes, or the error.
     fn feed(streams: &[&[u8]]) -> Result<Vec<u64>, Code> {
-        let (mut control, mut goaways) = (Control::default(), Vec::new());
+        feed_from(Side::Server, streams)
+    }
+
+    fn feed_from(peer: Side, streams: &[&[u8]]) -> Result<Vec<u64>, Code> {
+        let (mut control, mut goaways) = (Control::new(peer), Vec::new());
         for (index, bytes) in streams.iter().enumerate() {
             let id = id(index as u64);
             control.accept(id);
@@ -288,6 +349,26 @@ mod tests {
     }
 
     #[test]
+    fn a_client_may_limit_pushes_but_open_none() {
+        let raised = control(&[framed(frame::MAX_PUSH_ID, &[1]), framed(frame::MAX_PUSH_ID, &[1]), framed(13, &[9])]);
+        assert_eq!(feed_from(Side::Client, &[&raised]), Ok(vec![]));
+        // A push, not a stream.
+        assert_eq!(feed_from(Side::Client, &[&control(&[framed(frame::GOAWAY, &[3])])]), Ok(vec![3]));
+        for (what, bytes, code) in [
+            ("MAX_PUSH_ID that falls", control(&[framed(13, &[2]), framed(13, &[1])]), Code::ID_ERROR),
+            ("MAX_PUSH_ID without identifier", control(&[framed(13, &[])]), Code::FRAME_ERROR),
+            ("MAX_PUSH_ID with more", control(&[framed(13, &[1, 1])]), Code::FRAME_ERROR),
+            ("a long MAX_PUSH_ID", control(&[framed(13, &[1; 9])]), Code::FRAME_ERROR),
+            ("CANCEL_PUSH of a push that was not promised", control(&[framed(3, &[1])]), Code::ID_ERROR),
+            ("CANCEL_PUSH without identifier", control(&[framed(3, &[])]), Code::FRAME_ERROR),
+            ("a push stream", vec![1], Code::STREAM_CREATION_ERROR),
+            ("PUSH_PROMISE", control(&[framed(frame::PUSH_PROMISE, &[1])]), Code::FRAME_UNEXPECTED),
+        ] {
+            assert_eq!(feed_from(Side::Client, &[&bytes]), Err(code), "{what}");
+        }
+    }
+
+    #[test]
     fn critical_streams_must_stay_open() {
         for (kind, expected) in [
             (0, Err(Code::CLOSED_CRITICAL_STREAM)),
@@ -295,7 +376,7 @@ mod tests {
             (3, Err(Code::CLOSED_CRITICAL_STREAM)),
             (0x21, Ok(())),
         ] {
-            let mut control = Control::default();
+            let mut control = Control::new(Side::Server);
             control.accept(id(0));
             control.feed(id(0), &[kind], |_| {}).unwrap();
             assert_eq!(control.end(id(0)), expected);

@@ -1,44 +1,38 @@
-//! The Huffman code of field strings (RFC 7541, appendix B).
+//! The Huffman code of field strings (RFC 7541, section 5.2 and appendix B), which HPACK and QPACK share.
 //!
 //! The code is canonical: codes of one length are consecutive in the order of their symbols, and shorter codes come
 //! first. So the lengths define it. Decoding goes through a tree of 256 inner nodes by half bytes.
 
-use super::MalformedSection;
+use crate::Malformed;
 
-/// Appends the decoded bytes of `input`, at most `most` of them: later ones are only checked. Returns the number of
-/// decoded bytes.
+/// Decodes `input` and passes each byte to `put`. Of `input`'s bytes at most 8/5 as many result.
 ///
 /// # Errors
-/// The padding is longer than 7 bits or not of ones, or the input contains the end symbol.
-pub(crate) fn decode(input: &[u8], out: &mut Vec<u8>, most: usize) -> Result<usize, MalformedSection> {
+/// The padding is longer than 7 bits or not of ones, or the input contains the end symbol. Bytes before the fault were
+/// passed.
+pub fn decode(input: &[u8], mut put: impl FnMut(u8)) -> Result<(), Malformed> {
     let mut node = 0u8;
-    let mut count = 0;
     for &byte in input {
         for half in [byte >> 4, byte & 15] {
             let step = STEPS[usize::from(node)][usize::from(half)];
             match step.kind {
                 Kind::Inside => {}
-                Kind::Symbol => {
-                    if count < most {
-                        out.push(step.symbol);
-                    }
-                    count += 1;
-                }
-                Kind::Invalid => return Err(MalformedSection),
+                Kind::Symbol => put(step.symbol),
+                Kind::Invalid => return Err(Malformed),
             }
             node = step.node;
         }
     }
-    if ENDS[usize::from(node)] { Ok(count) } else { Err(MalformedSection) }
+    if ENDS[usize::from(node)] { Ok(()) } else { Err(Malformed) }
 }
 
 /// Bytes of the encoding of `text`.
-pub(crate) fn encoded_bytes(text: &[u8]) -> usize {
+pub fn encoded_bytes(text: &[u8]) -> usize {
     text.iter().map(|&byte| usize::from(LENGTHS[usize::from(byte)])).sum::<usize>().div_ceil(8)
 }
 
-/// Appends the encoding of `text`.
-pub(crate) fn encode(text: &[u8], out: &mut Vec<u8>) {
+/// Appends the encoding of `text`, padded with ones.
+pub fn encode(text: &[u8], out: &mut Vec<u8>) {
     let (mut bits, mut count) = (0u64, 0u32);
     for &byte in text {
         let length = u32::from(LENGTHS[usize::from(byte)]);
@@ -174,3 +168,79 @@ const LENGTHS: [u8; SYMBOLS] = [
     21, 21, 26, 26, 28, 27, 27, 27, 20, 24, 20, 21, 22, 21, 21, 23, 22, 22, 25, 25, 24, 24, 26, 23,
     26, 27, 26, 26, 27, 27, 27, 27, 27, 28, 27, 27, 27, 27, 27, 26, 30,
 ];
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn encoded(text: &[u8]) -> Vec<u8> {
+        let mut coded = Vec::new();
+        encode(text, &mut coded);
+        assert_eq!(coded.len(), encoded_bytes(text));
+        coded
+    }
+
+    fn decoded(coded: &[u8]) -> Result<Vec<u8>, Malformed> {
+        let mut text = Vec::new();
+        decode(coded, |byte| text.push(byte)).map(|()| text)
+    }
+
+    /// The strings of RFC 7541, appendix C.4 and C.6.
+    #[test]
+    fn strings_of_the_specification_are_encoded_and_decoded() {
+        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        for (text, coded) in [
+            ("www.example.com", "f1e3c2e5f23a6ba0ab90f4ff"),
+            ("no-cache", "a8eb10649cbf"),
+            ("custom-key", "25a849e95ba97d7f"),
+            ("custom-value", "25a849e95bb8e8b4bf"),
+            ("302", "6402"),
+            ("private", "aec3771a4b"),
+            ("Mon, 21 Oct 2013 20:13:21 GMT", "d07abe941054d444a8200595040b8166e082a62d1bff"),
+            ("https://www.example.com", "9d29ad171863c78f0b97c8e9ae82ae43d3"),
+        ] {
+            assert_eq!(hex(&encoded(text.as_bytes())), coded, "{text}");
+            assert_eq!(decoded(&encoded(text.as_bytes())).as_deref(), Ok(text.as_bytes()));
+        }
+    }
+
+    #[test]
+    fn every_byte_survives_encoding_and_decoding() {
+        let all: Vec<u8> = (0..=255).chain((0..=255).rev()).collect();
+        assert_eq!(decoded(&encoded(&all)), Ok(all));
+    }
+
+    /// RFC 7541, section 5.2: each of these is a decoding error.
+    #[test]
+    fn wrong_padding_and_the_end_symbol_are_refused() {
+        assert_eq!(decoded(&[]), Ok(Vec::new()));
+        // `0` is 00000, and is padded with ones, or with a zero among them.
+        assert_eq!(decoded(&[0b0000_0111]), Ok(b"0".to_vec()));
+        assert_eq!(decoded(&[0b0000_0110]), Err(Malformed));
+        // `&` has eight bits. Behind it a padding of eight bits is one too many.
+        assert_eq!(decoded(&[0b1111_1000]), Ok(b"&".to_vec()));
+        assert_eq!(decoded(&[0b1111_1000, 0xff]), Err(Malformed));
+        assert_eq!(decoded(&[0xff]), Err(Malformed));
+        // 30 ones are the end symbol, at the end and in the middle.
+        assert_eq!(decoded(&[0xff, 0xff, 0xff, 0xff]), Err(Malformed));
+        assert_eq!(decoded(&[0xff, 0xff, 0xff, 0xfc, 0x07]), Err(Malformed));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_survives_encoding_and_decoding(text in prop::collection::vec(any::<u8>(), 0..300)) {
+            prop_assert_eq!(decoded(&encoded(&text)), Ok(text));
+        }
+
+        /// What is decoded has one encoding only, and is at most 8/5 as long.
+        #[test]
+        fn any_bytes_are_the_encoding_of_their_text_or_refused(coded in prop::collection::vec(any::<u8>(), 0..80)) {
+            if let Ok(text) = decoded(&coded) {
+                prop_assert!(text.len() * 5 <= coded.len() * 8);
+                prop_assert_eq!(encoded(&text), coded);
+            }
+        }
+    }
+}

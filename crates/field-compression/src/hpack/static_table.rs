@@ -1,0 +1,37 @@
+//! The static table of HPACK.
+
+/// Name and value by index (RFC 7541, appendix A); the first entry has index 1.
+#[rustfmt::skip]
+pub const FIELDS: [(&str, &str); 61] = [
+    (":authority", ""), (":method", "GET"), (":method", "POST"), (":path", "/"), (":path", "/index.html"),
+    (":scheme", "http"), (":scheme", "https"), (":status", "200"), (":status", "204"), (":status", "206"),
+    (":status", "304"), (":status", "400"), (":status", "404"), (":status", "500"), ("accept-charset", ""),
+    ("accept-encoding", "gzip, deflate"), ("accept-language", ""), ("accept-ranges", ""), ("accept", ""),
+    ("access-control-allow-origin", ""), ("age", ""), ("allow", ""), ("authorization", ""), ("cache-control", ""),
+    ("content-disposition", ""), ("content-encoding", ""), ("content-language", ""), ("content-length", ""),
+    ("content-location", ""), ("content-range", ""), ("content-type", ""), ("cookie", ""), ("date", ""), ("etag", ""),
+    ("expect", ""), ("expires", ""), ("from", ""), ("host", ""), ("if-match", ""), ("if-modified-since", ""),
+    ("if-none-match", ""), ("if-range", ""), ("if-unmodified-since", ""), ("last-modified", ""), ("link", ""),
+    ("location", ""), ("max-forwards", ""), ("proxy-authenticate", ""), ("proxy-authorization", ""), ("range", ""),
+    ("referer", ""), ("refresh", ""), ("retry-after", ""), ("server", ""), ("set-cookie", ""),
+    ("strict-transport-security", ""), ("transfer-encoding", ""), ("user-agent", ""), ("vary", ""), ("via", ""),
+    ("www-authenticate", ""),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::super::{NAMES_FROM, STATUSES};
+    use super::*;
+
+    #[test]
+    fn ranges_of_the_table_have_their_kinds() {
+        for (index, (name, _)) in FIELDS.iter().enumerate() {
+            assert_eq!(*name == ":status", STATUSES.contains(&index), "{index}");
+            assert_eq!(!name.starts_with(':'), index >= NAMES_FROM, "{index}");
+        }
+        assert_eq!(
+            FIELDS[NAMES_FROM..].iter().map(|(name, _)| name).collect::<std::collections::HashSet<_>>().len(),
+            47
+        );
+    }
+}
