@@ -12,7 +12,7 @@ use report::run_page::{self, Sources};
 use report::{ProfileView, Style, terminal};
 use schema::document::*;
 use schema::tap_part::{TapAvailability, TapLookups, TapProgram, TapView};
-use schema::watch_part::WatchConnections;
+use schema::watch_part::{WatchConnections, WatchQuic};
 use schema::{
     CacheFigures, CachePart, CachePoint, ClientsSupported, DistributionRecord, Measure, MovedFigure, OriginTraffic,
     OtherProcess, Ratio, SecondRecord, ServerCores, ServerSecond, TapPart, UncountedRun, WatchPart, WatchSecond,
@@ -135,6 +135,8 @@ impl Wild {
                 bytes_sent: w.number(),
                 bytes_received: w.number(),
                 lost_packets: w.number(),
+                migrations: w.maybe(Wild::number),
+                migrations_refused: w.maybe(Wild::number),
                 receive_drops: w.number(),
                 first_failure: w.maybe(Wild::text),
             }),
@@ -314,6 +316,15 @@ impl Wild {
             started_at: self.text(),
             duration_s: self.float(),
             warmup_s: self.float(),
+            shard: self.maybe(|w| Shard {
+                index: w.number() as u32,
+                count: w.number() as u32,
+                plan_digest: w.text(),
+                version: w.text(),
+                start_at: w.text(),
+                ..Shard::default()
+            }),
+            shards: self.many(|w| MergedShard { index: w.number() as u32, run: w.text(), ..MergedShard::default() }),
             interrupted: self.0.below(2) == 0,
             recorded: self.maybe(|w| Recorded {
                 requests: w.number(),
@@ -364,6 +375,16 @@ impl Wild {
             retransmitted: self.number(),
             retransmit_share: self.float(),
             out_of_order: self.number(),
+            quic: self.maybe(|w| WatchQuic {
+                versions: w.counts(),
+                retries: w.number(),
+                version_negotiations: w.number(),
+                migrations: w.number(),
+                undecrypted_packets: w.number(),
+                ..WatchQuic::default()
+            }),
+            unread: self.maybe(Wild::text),
+            undecrypted_connections: self.maybe(Wild::number),
             ..WatchPart::default()
         }
     }

@@ -155,6 +155,8 @@ pub fn document() -> Document {
         schema: SCHEMA.into(),
         run: Run {
             id: "20261120-093005-bench-qzkv".into(),
+            shard: None,
+            shards: Vec::new(),
             dir: "/home/me/.local/share/yamabiko/runs/20261120-093005-bench-qzkv".into(),
             command:
                 "yamabiko bench --server 'nginx -c /etc/nginx/one.conf' --path koshien-2001 --clients 100 --rate 110/s \
