@@ -110,8 +110,8 @@ impl Load {
         self.open_connections.tried += 1;
         // The shard that makes a client's requests opens the client's idle connections.
         let machine = Shard::new(shard.index % shard.machines, shard.machines);
-        let parts = [shard, machine].into_iter();
-        let part = parts.filter(|part| clients >= u64::from(part.of)).next().unwrap_or(Shard::WHOLE);
+        let mut parts = [shard, machine].into_iter();
+        let part = parts.find(|part| clients >= u64::from(part.of)).unwrap_or(Shard::WHOLE);
         let client = part.number(nth % part.share(clients));
         let index = self.pool.take();
         let connection = self.pool.at(index);

@@ -32,7 +32,7 @@ fn by_time() -> impl Server {
     Site(|received: &ReceivedRequest| {
         let hash = received.at.as_nanos().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 44;
         let service = Duration::from_nanos(hash * hash / 4_000);
-        vec![(service, response(if hash % 50 == 0 { 500 } else { 200 }, &[], "x"))]
+        vec![(service, response(if hash.is_multiple_of(50) { 500 } else { 200 }, &[], "x"))]
     })
 }
 

@@ -68,7 +68,7 @@ fn folder(document: &Value) -> PathBuf {
 }
 
 fn merge(workspace: &Workspace, runs: &[PathBuf]) -> Value {
-    let runs = runs.iter().map(|run| str_of(run));
+    let runs = runs.iter().map(str_of);
     workspace.run_json(&["merge", "--json"].into_iter().chain(runs).collect::<Vec<_>>())
 }
 

@@ -39,7 +39,7 @@ fn made(workspace: &Workspace, url: &str, count: u32, options: &str) -> Vec<Valu
 }
 
 fn merge(workspace: &Workspace, runs: &[PathBuf], options: &[&str]) -> Value {
-    let runs = runs.iter().map(|run| str_of(run));
+    let runs = runs.iter().map(str_of);
     let arguments: Vec<&str> = ["merge", "--json"].into_iter().chain(options.iter().copied()).chain(runs).collect();
     workspace.run_json(&arguments)
 }
@@ -185,7 +185,7 @@ fn a_missing_or_killed_shard_makes_the_whole_invalid_by_name() {
     let mut folders: Vec<PathBuf> = running.by_ref().take(2).map(|running| folder(&running.finish().json())).collect();
     drop(running);
     folders.push(killed.clone());
-    let runs: Vec<&str> = folders.iter().map(|run| str_of(run)).collect();
+    let runs: Vec<&str> = folders.iter().map(str_of).collect();
     for (option, verdict, state) in [(None, "invalid", 3), (Some("--allow-missing"), "suspect", 0)] {
         let arguments: Vec<&str> = ["merge", "--json"].into_iter().chain(option).chain(runs.iter().copied()).collect();
         let output = workspace.run(&arguments);
