@@ -12,7 +12,7 @@ use report::run_page::{self, Sources};
 use report::{ProfileView, Style, terminal};
 use schema::document::*;
 use schema::tap_part::{TapAvailability, TapLookups, TapProgram, TapView};
-use schema::watch_part::WatchConnections;
+use schema::watch_part::{WatchConnections, WatchQuic};
 use schema::{
     CacheFigures, CachePart, CachePoint, ClientsSupported, DistributionRecord, Measure, MovedFigure, OriginTraffic,
     OtherProcess, Ratio, SecondRecord, ServerCores, ServerSecond, TapPart, UncountedRun, WatchPart, WatchSecond,
@@ -135,6 +135,8 @@ impl Wild {
                 bytes_sent: w.number(),
                 bytes_received: w.number(),
                 lost_packets: w.number(),
+                migrations: w.maybe(Wild::number),
+                migrations_refused: w.maybe(Wild::number),
                 receive_drops: w.number(),
                 first_failure: w.maybe(Wild::text),
             }),
@@ -364,6 +366,16 @@ impl Wild {
             retransmitted: self.number(),
             retransmit_share: self.float(),
             out_of_order: self.number(),
+            quic: self.maybe(|w| WatchQuic {
+                versions: w.counts(),
+                retries: w.number(),
+                version_negotiations: w.number(),
+                migrations: w.number(),
+                undecrypted_packets: w.number(),
+                ..WatchQuic::default()
+            }),
+            unread: self.maybe(Wild::text),
+            undecrypted_connections: self.maybe(Wild::number),
             ..WatchPart::default()
         }
     }

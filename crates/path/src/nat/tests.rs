@@ -141,7 +141,7 @@ fn every_port_of_a_client_gets_one_of_its_own() {
 }
 
 #[test]
-fn icmp_error_quotes_the_clients_own_port() {
+fn icmp_error_quotes_the_port_of_the_client() {
     let mut nat = nat(&[rebind(1, 0..10)]);
     let outer = UP.through(&mut nat, 1).unwrap();
     let error = |port: u16| {

@@ -119,6 +119,44 @@ fn a_resumed_client_saves_a_round_trip_with_early_data() {
     assert!((40e6..65e6).contains(&time), "{time} ns");
 }
 
+/// A NAT that forgets its mappings: TCP connections are reset by a server that does not know the port, and requests go on
+/// over new ones; QUIC packets from the new port are followed in the capture, whether the server follows or not.
+#[test]
+fn rebinding_changes_the_port_that_the_server_sees() {
+    let workspace = Workspace::new();
+    let (server, trust) = caddy(&workspace);
+    let load = format!("{trust} --rtt 10ms --clients 2 -c 2 --streams 2 -d 3s --warmup 0s --timeout 2s");
+    let tcp = bench(&workspace, "/10k.bin", &server, &format!("{load} --http 2 --change 1s:rebind"));
+    let failed = tcp["load"]["failed"].as_object().unwrap();
+    assert_eq!(failed.keys().collect::<Vec<_>>(), ["reset"], "{}", tcp["load"]);
+    assert_eq!(count(&tcp, "load.connections_opened"), 4, "{}", tcp["load"]);
+    assert!(count(&tcp, "path.drops.unmapped") > 0, "{}", tcp["path"]);
+    let quic = bench(&workspace, "/10k.bin", &server, &format!("{load} --http 3 --change 1s:rebind"));
+    assert_eq!(count(&quic, "watch.quic.migrations"), 2, "{}", quic["watch"]);
+    for name in ["vantage_points_agree_requests", "vantage_points_agree_service_time"] {
+        let check = check(&quic, name);
+        assert!(check["state"] == "not_applicable" && check["why"].as_str().unwrap().contains("rebind"), "{check}");
+    }
+}
+
+/// Each connection moves, or is counted as one that must not: some versions of Caddy forbid it.
+#[test]
+fn clients_move_their_connections_unless_the_server_forbids_it() {
+    let workspace = Workspace::new();
+    let (server, trust) = caddy(&workspace);
+    let options = format!("{trust} --rtt 10ms --clients 2 -c 2 -d 2s --warmup 0s --change 1s:migrate");
+    let document = bench(&workspace, "/10k.bin", &server, &format!("{options} --http 3"));
+    let quic = &document["load"]["quic"];
+    let moved = count(quic, "migrations");
+    assert_eq!(moved + count(quic, "migrations_refused"), 2, "{quic}");
+    assert_eq!(count(&document, "watch.quic.migrations"), moved, "{}", document["watch"]);
+    assert_eq!(document["load"]["failed"].as_object().map(serde_json::Map::len), Some(0), "{}", document["load"]);
+    assert_packets_agree(&document);
+    let url = "https://server:8443/10k.bin";
+    let arguments = ["bench", url, "--server", &server, "-d", "1s", "--rtt", "10ms", "--change", "1s:migrate"];
+    workspace.run(&arguments).refused(1, &["--http 3"]);
+}
+
 #[test]
 fn a_server_without_http3_is_named() {
     let workspace = Workspace::new();
