@@ -86,19 +86,8 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
 }
 
 /// Crates that use no descriptor, thread, clock or environment of their own: callers pass these in.
-const CORES: &[&str] = &[
-    "explain",
-    "load",
-    "polymix",
-    "path",
-    "stats",
-    "watch",
-    "wire",
-    "http1",
-    "field-compression",
-    "schema",
-    "units",
-];
+const CORES: &[&str] =
+    &["explain", "load", "polymix", "path", "stats", "watch", "wire", "http1", "field-compression", "schema", "units"];
 
 /// The crate a file belongs to: `crates/NAME/..` or `xtask`.
 fn crate_of(file: &str) -> &str {

@@ -137,7 +137,8 @@ pub fn serve(spec: &ServeSpec, stop: BorrowedFd<'_>, on_listening: impl FnOnce(S
         usage_reader: relay.as_ref().map(Relay::usage_reader),
     };
     let mut fronts = fronts.into_iter();
-    let (alt_svc, quic_config) = http3.as_ref().map_or((None, None), |http3| (Some(&http3.alt_svc), Some(&http3.config)));
+    let (alt_svc, quic_config) =
+        http3.as_ref().map_or((None, None), |http3| (Some(&http3.alt_svc), Some(&http3.config)));
     // Workers of TCP, then those of UDP.
     let sockets = http3.iter().flat_map(|http3| &http3.sockets);
     let shares = caps.into_iter().map(|cap| (cap, None)).chain(sockets.map(|(socket, cap)| (*cap, Some(socket))));

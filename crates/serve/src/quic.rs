@@ -369,8 +369,8 @@ impl<'a> Host<'a> {
     /// Sends the datagrams of a connection, a share of the turn at most, and updates its deadline.
     fn send(&mut self, context: &mut WorkerContext, token: u64, outlet: &mut impl Outlet) {
         let now = self.base.instant(context.now);
-        let mut output = std::mem::take(&mut self.output);
         let Some(client) = self.table.get(token) else { return };
+        let mut output = std::mem::take(&mut self.output);
         let mut more = true;
         for _ in 0..SENDS_PER_TURN {
             output.clear();

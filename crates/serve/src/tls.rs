@@ -22,9 +22,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use rustls::ServerConfig;
 use rustls::crypto::ring;
-use rustls::server::{
-    ClientHello, NoServerSessionStorage, ResolvesServerCert, ServerSessionMemoryCache,
-};
+use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert, ServerSessionMemoryCache};
 use rustls::sign::CertifiedKey;
 use rustls::version::{TLS12, TLS13};
 use rustls_pki_types::ServerName;

@@ -15,6 +15,7 @@ mod real_load {
     mod http2;
     mod http3;
     mod serve_http2;
+    mod serve_http3;
     mod server;
     mod shards;
     mod tls;

@@ -125,7 +125,9 @@ impl Http3 {
                         &section
                     };
                     match entry.reader.phase() {
-                        Phase::Head => self.head(context, id, entry, section, finished && input.is_empty(), is_early)?,
+                        Phase::Head => {
+                            self.head(context, id, entry, section, finished && input.is_empty(), is_early)?
+                        }
                         Phase::Body | Phase::End => trailers(entry, section)?,
                     }
                 }
@@ -195,12 +197,7 @@ impl Http3 {
     }
 
     /// The client does not want the response, or does not complete its request.
-    pub(super) fn cancelled(
-        &mut self,
-        context: &mut WorkerContext,
-        quic: &mut Quic,
-        id: StreamId,
-    ) -> Result<(), Code> {
+    pub(super) fn cancelled(&mut self, context: &mut WorkerContext, quic: &mut Quic, id: StreamId) -> Result<(), Code> {
         let is_known = self.streams.contains_key(&id) || self.unacknowledged.contains(&id);
         if !is_known {
             return Ok(());

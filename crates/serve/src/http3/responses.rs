@@ -180,11 +180,8 @@ impl Http3 {
     pub(super) fn acknowledged(&mut self, context: &WorkerContext, id: StreamId) {
         if self.unacknowledged.remove(&id) {
             self.idle_since = context.now;
-            self.acknowledged_by = if self.unacknowledged.is_empty() {
-                Timestamp::MAX
-            } else {
-                context.now + context.limits.stall_time
-            };
+            self.acknowledged_by =
+                if self.unacknowledged.is_empty() { Timestamp::MAX } else { context.now + context.limits.stall_time };
         }
     }
 

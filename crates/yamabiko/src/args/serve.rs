@@ -39,6 +39,9 @@ pub struct Serve {
     /// Serve HTTPS only, with this certificate chain (PEM, the server's certificate first) and private key
     #[arg(long, num_args = 2, value_names = ["CERT", "KEY"], conflicts_with = "max")]
     pub tls: Option<Vec<PathBuf>>,
+    /// Serve HTTP/3, too, on the UDP port of the same number, with a thread more for each of --threads
+    #[arg(long, requires = "tls")]
+    pub http3: bool,
     #[command(flatten)]
     pub files: FileOptions,
     #[command(flatten)]

@@ -75,8 +75,9 @@ fn serve_until_signal(spec: &ServeSpec, what: &str, interrupts: &Interrupts) -> 
                 }
             });
             let scheme = if spec.tls.is_some() { "https" } else { "http" };
+            let http3 = if spec.http3 { ", HTTP/3 too" } else { "" };
             print_message(format_args!(
-                "serving {what} on {scheme}://{address}/ ({}; Ctrl-C ends it)",
+                "serving {what} on {scheme}://{address}/ ({}{http3}; Ctrl-C ends it)",
                 spec.engine.name()
             ));
         })
@@ -102,6 +103,7 @@ fn spec(arguments: &args::Serve, of: ServeSpec) -> Result<ServeSpec> {
         limits: arguments.limits.limits(of.limits.clone()),
         files: arguments.files.rules(),
         tls,
+        http3: arguments.http3,
         dynamic: arguments
             .dynamic
             .spec()?

@@ -2,6 +2,7 @@
 
 use http3::Code;
 use http3::frame::{CANCEL_PUSH, DATA, GOAWAY, HEADERS, MAX_PUSH_ID, PUSH_PROMISE, SETTINGS};
+use proptest::prelude::*;
 use quinn_proto::{Dir, VarInt};
 
 use super::world::{Setup, World};
@@ -42,10 +43,7 @@ fn malformed_requests_reset_their_stream() {
         ("no number as length", request("GET", "/6", &[("content-length", "x")])),
         ("two lengths", request("GET", "/6", &[("content-length", "1"), ("content-length", "2")])),
         ("no content where some is announced", request("POST", "/app", &[("content-length", "3")])),
-        (
-            "less content than announced",
-            [request("POST", "/app", &[("content-length", "3")]), data(b"ab")].concat(),
-        ),
+        ("less content than announced", [request("POST", "/app", &[("content-length", "3")]), data(b"ab")].concat()),
         ("more content than announced", [request("POST", "/app", &[("content-length", "1")]), data(b"ab")].concat()),
         ("a pseudo-header field in trailers", [request("POST", "/app", &[]), data(b"a"), headers(&[path])].concat()),
         ("upper case in trailers", [request("POST", "/app", &[]), data(b"a"), headers(&[("A", "b")])].concat()),
@@ -197,4 +195,28 @@ fn what_is_unknown_is_ignored() {
     }
     let stream = world.get(client, "/6");
     assert_eq!(world.response(client, stream).0, 200);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Any bytes on a request's stream and on a unidirectional one: nothing panics, and others are served.
+    #[test]
+    fn any_bytes_end_in_a_response_an_error_or_silence(
+        on_request in prop::collection::vec(any::<u8>(), 0..200),
+        on_control in prop::collection::vec(any::<u8>(), 0..200),
+        begins_well in any::<bool>(),
+        ends in any::<bool>(),
+    ) {
+        let mut world = World::new(Setup::default());
+        let client = world.connect();
+        let begin = |good: Vec<u8>| if begins_well { good } else { Vec::new() };
+        // At the same time, before the host can have ended the connection.
+        world.open(client, Dir::Bi, &[begin(get("/6")), on_request].concat(), ends);
+        world.open(client, Dir::Uni, &[begin(control(&[])), on_control].concat(), ends);
+        world.run(std::time::Duration::from_secs(100));
+        let other = world.connect_with_control();
+        let stream = world.get(other, "/6");
+        prop_assert_eq!(world.response(other, stream).0, 200);
+    }
 }

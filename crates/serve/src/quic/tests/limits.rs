@@ -186,7 +186,8 @@ fn a_request_whose_head_does_not_arrive_is_reset() {
 
 #[test]
 fn content_that_nobody_takes_does_not_use_memory() {
-    let mut world = World::new(Setup { limits: Limits { body_bytes: 100 << 20, ..Limits::default() }, ..Setup::default() });
+    let mut world =
+        World::new(Setup { limits: Limits { body_bytes: 100 << 20, ..Limits::default() }, ..Setup::default() });
     let client = world.connect_with_control();
     let stream = world.open(client, Dir::Bi, &request("POST", "/app", &[]), false);
     let mut sent = 0;

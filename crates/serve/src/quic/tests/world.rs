@@ -135,8 +135,13 @@ impl World {
         let now = Timestamp::from_nanos(5_000_000_000);
         let figures = Figures::new();
         let recorder = Recorder::new(figures.worker(), None);
-        let status_sources =
-            StatusSources { spec: StatusSpec::Off, figures: figures.clone(), cache: None, log: None, usage_reader: None };
+        let status_sources = StatusSources {
+            spec: StatusSpec::Off,
+            figures: figures.clone(),
+            cache: None,
+            log: None,
+            usage_reader: None,
+        };
         let files = Files::new(Root::open(&file("www")).unwrap(), FileRules::default());
         let mut context = WorkerContext::new(files, setup.limits, now, recorder, status_sources);
         let (front, relay) = FakeRelay::new("/app=http://127.0.0.1:1");
