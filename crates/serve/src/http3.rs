@@ -180,8 +180,8 @@ impl Http3 {
     /// Processes what is late: streams, acknowledgements, the next request. `sent`: bytes in datagrams so far.
     pub(crate) fn late(&mut self, context: &mut WorkerContext, quic: &mut Quic, sent: u64) {
         let now = context.now;
-        let late = |(&id, entry): (&StreamId, &Box<Entry>)| (entry.deadline() <= now).then_some(id);
-        let late: Vec<StreamId> = self.streams.iter().filter_map(late).collect();
+        let late = self.streams.iter().filter(|(_, entry)| entry.deadline() <= now);
+        let late: Vec<StreamId> = late.map(|(&id, _)| id).collect();
         for id in late {
             match self.streams.get_mut(&id).and_then(|entry| entry.stream.as_mut()) {
                 Some(stream) => {

@@ -182,7 +182,7 @@ impl<'a> Host<'a> {
         if is_unproven && self.unproven >= UNPROVEN_HANDSHAKES_MAX {
             // Stateless: the client comes back with a token.
             if let Ok(transmit) = self.endpoint.retry(incoming, output) {
-                outlet.transmit(transmit, &output);
+                outlet.transmit(transmit, output);
             }
             return;
         }
@@ -205,7 +205,7 @@ impl<'a> Host<'a> {
             Err(error) => {
                 self.address_counts.leave(peer.ip());
                 if let Some(transmit) = error.response {
-                    outlet.transmit(transmit, &output);
+                    outlet.transmit(transmit, output);
                 }
             }
         }
@@ -214,7 +214,7 @@ impl<'a> Host<'a> {
     fn refuse(&mut self, incoming: Incoming, output: &mut Vec<u8>, outlet: &mut impl Outlet) {
         output.clear();
         let transmit = self.endpoint.refuse(incoming, output);
-        outlet.transmit(transmit, &output);
+        outlet.transmit(transmit, output);
     }
 
     fn begin(
