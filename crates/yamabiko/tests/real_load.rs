@@ -13,7 +13,7 @@ mod real_load {
     mod explain_facts;
     mod handshakes;
     mod http2;
-    pub mod http3;
+    mod http3;
     mod machines;
     mod protocols;
     mod serve_http2;
