@@ -83,6 +83,8 @@ pub use self::live::Live;
 #[cfg(feature = "manager")]
 pub use self::manager::{Manager, ManagerWhat, Token, TokenAdd};
 pub use self::manifests::Manifests;
+#[cfg(test)]
+pub use self::matrix::expanded;
 pub use self::matrix::{Matrix, MatrixRun};
 pub use self::merge::Merge;
 #[cfg(feature = "experiments")]

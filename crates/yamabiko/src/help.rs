@@ -172,8 +172,10 @@ mod tests {
                     continue;
                 }
                 let words = crate::args::with_read(words.iter().map(Into::into));
-                if let Err(error) = super::command().try_get_matches_from(&words) {
-                    assert_eq!(error.kind(), ErrorKind::DisplayHelp, "{line}: {error}");
+                for words in crate::args::expanded(words) {
+                    if let Err(error) = super::command().try_get_matches_from(&words) {
+                        assert_eq!(error.kind(), ErrorKind::DisplayHelp, "{line}: {error}");
+                    }
                 }
             }
         });

@@ -69,10 +69,12 @@ fn every_documented_command_is_accepted() {
             let in_place = |word: &String| if word == "..." { "http://server/".to_owned() } else { word.clone() };
             let words: Vec<String> = words.iter().map(in_place).collect();
             checked += 1;
-            match Arguments::try_parse_from(super::with_read(words.iter().map(Into::into))) {
-                Ok(_) => {}
-                Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {}
-                Err(error) => refused.push(format!("{}: {}\n{error}", path.display(), words.join(" "))),
+            for run in super::expanded(super::with_read(words.iter().map(Into::into))) {
+                match Arguments::try_parse_from(run) {
+                    Ok(_) => {}
+                    Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {}
+                    Err(error) => refused.push(format!("{}: {}\n{error}", path.display(), words.join(" "))),
+                }
             }
         }
     }

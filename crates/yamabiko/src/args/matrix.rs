@@ -99,6 +99,18 @@ impl Matrix {
     }
 }
 
+/// The command lines that a command line makes: of each run, or itself.
+///
+/// # Panics
+/// A list has the same value twice, or an empty one.
+#[cfg(test)]
+pub fn expanded(words: Vec<OsString>) -> Vec<Vec<OsString>> {
+    match Matrix::of(words.clone()).unwrap() {
+        Some(matrix) => matrix.runs.into_iter().map(|run| run.words).collect(),
+        None => vec![words],
+    }
+}
+
 /// The values of a list.
 fn values(option: &str, typed: &str) -> Result<Vec<String>, String> {
     let mut values: Vec<String> = Vec::new();

@@ -137,7 +137,8 @@ fn ab_fails_when_the_server_sends_no_response() {
 #[test]
 fn ab_reports_a_refused_connection() {
     let workspace = Workspace::concurrent();
-    let unused = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    // Servers of other tests, which may get this port next, have another address.
+    let unused = TcpListener::bind("127.99.0.1:0").unwrap().local_addr().unwrap();
     let url = format!("http://{unused}/");
     let output = ab(&workspace, "-n 3", &url);
     assert_eq!(output.code, Some(111), "{output}");
