@@ -86,8 +86,12 @@ pub fn run(runs: &[(MatrixRun, Bench)]) -> Result<Exit> {
 
 fn planned(run: &MatrixRun, bench: &Bench) -> Result<Plan> {
     let mut plan = to_plan::bench(bench)?;
-    let loss = run.loss.as_ref().map_or(String::new(), |loss| format!("-loss{}", loss.replace([':', ',', '%'], "")));
-    plan.name = format!("{}-http{}{loss}", plan.name, run.http);
+    // Names have no points and signs.
+    let plain = |typed: &str| -> String {
+        typed.replace('.', "_").chars().filter(|c| c.is_ascii_alphanumeric() || *c == '_').collect()
+    };
+    let loss = run.loss.as_ref().map_or(String::new(), |loss| format!("-loss{}", plain(loss)));
+    plan.name = format!("{}-http{}{loss}", plan.name, plain(&run.http));
     Ok(plan)
 }
 

@@ -53,7 +53,9 @@ impl Seen {
         let client = self.traced.a;
         let bytes = self.traced.count("unique_bytes_sent", false);
         let retransmitted = self.traced.count("rexmt_data_pkts", false);
-        assert_eq!(self.fact("response_bytes"), bytes, "{client}");
+        // At the server alone, arrivals after a loss are estimated: the last segments may be left out.
+        let missing = bytes - self.fact("response_bytes");
+        assert!(missing == 0 || retransmitted > 0 && missing < 10_000, "{client}: {missing} bytes of the response");
         assert!(
             self.loss_ms() == 0.0 || retransmitted > 0,
             "{client}: lost without a retransmission: {}",

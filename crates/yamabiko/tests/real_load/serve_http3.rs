@@ -52,7 +52,7 @@ fn load_of_this_program_is_served_at_a_distance() {
     for (path, threads, options, requests, connections) in [
         ("/10k.bin", 1, "-c 4 --clients 4 --streams 8 -n 400 --rtt 4ms", 400, 4),
         ("/10k.bin", 2, "--close -c 4 --clients 4 -n 20 --rtt 4ms", 20, 20),
-        ("/large.bin", 1, "-c 2 --clients 2 -n 8 --rtt 20ms --loss 1%", 8, 2),
+        ("/large.bin", 1, "-c 2 --clients 2 --streams 4 -n 8 --rtt 20ms --loss 1%", 8, 2),
     ] {
         let document = bench(path, threads, options);
         assert_eq!(count(&document, "load.completed"), requests, "{}", document["load"]);
