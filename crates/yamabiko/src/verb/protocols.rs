@@ -20,11 +20,14 @@ use crate::{help, page_file};
 /// Name of the page in the folder of the last run.
 const PAGE: &str = "protocols.html";
 
+/// Wrong usage, and the words of the run that has it.
+pub type WrongUsage = (clap::Error, Vec<String>);
+
 /// Parses the command line of each run.
 ///
 /// # Errors
-/// Wrong usage, with the words of that run.
-pub fn parse(matrix: Matrix) -> Result<Vec<(MatrixRun, Bench)>, (clap::Error, Vec<String>)> {
+/// Wrong usage.
+pub fn parse(matrix: Matrix) -> Result<Vec<(MatrixRun, Bench)>, WrongUsage> {
     let of_run = |run: MatrixRun| {
         let words = || run.words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
         match help::parse_words(run.words.clone()) {
