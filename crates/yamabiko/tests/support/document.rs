@@ -114,12 +114,20 @@ pub fn assert_checks_passed_or_disturbed(document: &Value, names: &[&str]) {
     }
 }
 
+/// What a build without optimisation may take to decrypt and read a response, nanoseconds.
+const UNOPTIMISED_NS: f64 = 1e6;
+
 /// Asserts that the packet capture has the requests, responses, statuses and connections of the load, warm-up included,
-/// and that both time requests alike unless the run reports a disturbed machine.
+/// and that both time requests alike, unless the run reports a disturbed machine: to [`UNOPTIMISED_NS`], since between
+/// the packet and the load lies the load's own decryption.
 pub fn assert_packets_agree(document: &Value) {
     let counts = ["vantage_points_agree_requests", "vantage_points_agree_sends", "vantage_points_agree_connections"];
     assert_checks_passed(document, &counts);
-    assert_checks_passed_or_disturbed(document, &["vantage_points_agree_service_time"]);
+    let service_time = check(document, "vantage_points_agree_service_time");
+    let is_near = service_time["value"].as_f64().is_some_and(|difference_ns| difference_ns < UNOPTIMISED_NS);
+    if !is_near {
+        assert_checks_passed_or_disturbed(document, &["vantage_points_agree_service_time"]);
+    }
     let (load, wire) = (&document["load"], &document["watch"]);
     assert!(wire.get("unread").is_none() && wire.get("undecrypted_connections").is_none(), "{wire}");
     // The checks compare every request of the run; the phase's counts differ by those in flight at its ends.
