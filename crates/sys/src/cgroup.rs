@@ -20,6 +20,7 @@ use units::CpuShare;
 use crate::accounting;
 use crate::clock::Deadline;
 use crate::error::{Error, Result};
+use crate::owner::own_name;
 
 pub use clocks::{ThreadList, ThrottleClock};
 pub use sweep::sweep;
@@ -112,7 +113,7 @@ enum Version {
 }
 
 impl Cgroup {
-    /// Creates an empty group named `yamabiko-<pid>-<start time>-<label>`, or the same with `_2` and so on: the group
+    /// Creates an empty group with the name of its owner and the label, or the same with `_2` and so on: the group
     /// of an earlier run of this process may still exist, since a program with a low CPU limit ends slowly.
     ///
     /// # Errors
@@ -124,7 +125,7 @@ impl Cgroup {
     fn create_in(hierarchies: &Hierarchies, label: &str, limits: Limits) -> Result<Cgroup> {
         let mut nth = 1;
         loop {
-            let name = if nth == 1 { sweep::own_name(label)? } else { sweep::own_name(&format!("{label}_{nth}"))? };
+            let name = if nth == 1 { own_name(label)? } else { own_name(&format!("{label}_{nth}"))? };
             match Cgroup::create_named(hierarchies, &name, limits) {
                 Err(error) if error.errno() == Some(libc::EEXIST) && nth < SAME_NAME_MAX => nth += 1,
                 made => return made,

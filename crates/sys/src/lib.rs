@@ -24,6 +24,7 @@ pub mod limits;
 pub mod namespace;
 pub mod netlink;
 pub mod nft;
+mod owner;
 pub mod packets;
 pub mod probe;
 pub mod process;

@@ -18,10 +18,10 @@ use nix::sys::signal::{SigSet, SigmaskHow, sigprocmask};
 use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, Pid, fork, getuid, setsid};
 
-use crate::cgroup::sweep::{is_of_dead_process, own_name};
 use crate::clock::Deadline;
 use crate::error::{Error, Result};
 use crate::namespace::require_single_thread;
+use crate::owner::{is_of_dead_process, own_name};
 use crate::sandbox::init::{close, close_descriptors_but, exit};
 
 /// A temporary directory that is removed with this value, and soon after the end of this process.
@@ -49,9 +49,8 @@ impl Scratch {
     /// The directory cannot be created; /proc is not mounted.
     pub fn new(label: &str) -> Result<Scratch> {
         let among = std::env::temp_dir();
-        let namespace = pid_namespace()?;
-        sweep(&among, namespace);
-        let name = format!("{}-{namespace}", own_name(label)?);
+        sweep(&among);
+        let name = own_name(label)?;
         // The name is unique, unless another user blocks it.
         let mut numbered = (0..100).map(|number| among.join(format!("{name}-{number}")));
         let path = loop {
@@ -122,23 +121,12 @@ fn keep(path: &Path, mut alive: io::PipeReader) {
     }
 }
 
-/// The inode of this process's PID namespace: a pid identifies a process only within its namespace.
-fn pid_namespace() -> Result<u64> {
-    let path = "/proc/self/ns/pid";
-    fs::metadata(path).map(|found| found.ino()).map_err(Error::of(format!("stat {path}")))
-}
-
-/// Whether a directory's name, `yamabiko-<pid>-<start time>-<label>-<PID namespace>-<number>`, has this namespace.
-fn is_of(namespace: u64, name: &str) -> bool {
-    name.rsplit('-').nth(1).and_then(|part| part.parse().ok()) == Some(namespace)
-}
-
 /// Removes this user's directories of dead processes of this PID namespace.
-fn sweep(among: &Path, namespace: u64) {
+fn sweep(among: &Path) {
     for entry in fs::read_dir(among).into_iter().flatten().flatten() {
         let ours = entry.metadata().is_ok_and(|found| found.is_dir() && found.uid() == getuid().as_raw());
         let name = entry.file_name();
-        if ours && name.to_str().is_some_and(|name| is_of(namespace, name) && is_of_dead_process(name)) {
+        if ours && name.to_str().is_some_and(is_of_dead_process) {
             let _ = fs::remove_dir_all(entry.path());
         }
     }
@@ -152,10 +140,15 @@ const REMOVAL_PAUSE: Duration = Duration::from_millis(20);
 mod tests {
     use super::*;
 
+    /// Of this PID namespace; its pid is above the maximum.
+    fn name_of_a_dead_process(label: &str) -> String {
+        let own = own_name(label).unwrap();
+        own.replace(&format!("-{}-", std::process::id()), "-4194999-") + "-0"
+    }
+
     #[test]
     fn scratch_removes_its_directory_and_those_of_dead_processes() {
-        let namespace = pid_namespace().unwrap();
-        let dead = std::env::temp_dir().join(format!("yamabiko-4194999-1-scratch_test-{namespace}-0"));
+        let dead = std::env::temp_dir().join(name_of_a_dead_process("scratch_test"));
         fs::create_dir_all(dead.join("below")).unwrap();
         let scratch = Scratch::new("scratch test").unwrap();
         assert!(!dead.exists());
@@ -177,12 +170,13 @@ mod tests {
             fs::create_dir(&path).unwrap();
             path
         };
-        let own = pid_namespace().unwrap();
-        let elsewhere = of(&format!("yamabiko-4194999-1-gateway-{}-0", own + 1));
+        let own = own_name("gateway").unwrap();
+        let namespace = own.split('-').nth(1).unwrap();
+        let elsewhere = of(&name_of_a_dead_process("gateway").replace(namespace, "1"));
         let without_namespace = of("yamabiko-4194999-1-gateway-0");
-        let dead = of(&format!("yamabiko-4194999-1-gateway-{own}-0"));
-        let alive = of(&format!("{}-{own}-0", own_name("gateway").unwrap()));
-        sweep(among.path(), own);
+        let dead = of(&name_of_a_dead_process("gateway"));
+        let alive = of(&format!("{own}-0"));
+        sweep(among.path());
         assert!(elsewhere.exists() && without_namespace.exists() && alive.exists());
         assert!(!dead.exists());
     }

@@ -59,7 +59,8 @@ impl ProcessStat {
         ProcessStat::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
     }
 
-    fn parse(line: &str) -> Option<ProcessStat> {
+    /// Parses the one line of the file.
+    pub(crate) fn parse(line: &str) -> Option<ProcessStat> {
         // The name in parentheses may contain spaces and parentheses: the last parenthesis ends it.
         let (pid, rest) = line.split_once(" (")?;
         let (_, rest) = rest.rsplit_once(") ")?;

@@ -93,9 +93,9 @@ fn new_group_gets_another_name_while_an_old_one_exists() {
         folder.file_name().unwrap().to_str().unwrap().to_owned()
     };
     let made = [(); 3].map(|()| name(Cgroup::create_in(&hierarchies, "server", Limits::default()).unwrap()));
-    let own = sweep::own_name("server").unwrap();
+    let own = crate::owner::own_name("server").unwrap();
     assert_eq!(made, [own.clone(), format!("{own}_2"), format!("{own}_3")]);
-    assert!(made.iter().all(|name| !sweep::is_of_dead_process(name)));
+    assert!(made.iter().all(|name| !crate::owner::is_of_dead_process(name)));
 }
 
 #[test]

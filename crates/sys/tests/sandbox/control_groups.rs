@@ -94,7 +94,7 @@ pub fn group_is_removed_on_drop() {
     burner(&group).stop(Duration::ZERO);
     // A group that a program within it created and could not remove, because it was killed.
     for directory in &directories {
-        fs::create_dir_all(directory.join("yamabiko-2-7-dynamic/below")).unwrap();
+        fs::create_dir_all(directory.join("yamabiko-3-2-7-dynamic/below")).unwrap();
     }
     drop(group);
     assert!(directories.iter().all(|d| !d.exists()));
@@ -103,19 +103,27 @@ pub fn group_is_removed_on_drop() {
 pub fn sweep_removes_groups_of_dead_processes_only() {
     let group = Cgroup::create("living", Limits::default()).unwrap();
     let directory = directories(&group).remove(0);
-    let dead = directory.with_file_name("yamabiko-4194999-1-server");
+    let own = directory.file_name().unwrap().to_str().unwrap();
+    let [_, namespace, pid, started, ..] = own.split('-').collect::<Vec<_>>()[..] else { panic!("{own}") };
+    let of_dead = format!("yamabiko-{namespace}-4194999-1-server");
+    let dead = directory.with_file_name(&of_dead);
     fs::create_dir(&dead).unwrap();
     // Started at another time: the number is this process's, but of an earlier process.
-    let earlier = directory.with_file_name(format!("yamabiko-{}-1-server", std::process::id()));
+    let earlier = directory.with_file_name(format!("yamabiko-{namespace}-{pid}-1-server"));
     fs::create_dir(&earlier).unwrap();
+    // In a sandbox, where such a process may be alive.
+    let unknown = directory.with_file_name(format!("yamabiko-1-4194999-{started}-server"));
+    fs::create_dir(&unknown).unwrap();
     // A run of another session, which had its own directory in the hierarchy.
     let session = directory.with_file_name("a-session");
-    let elsewhere = session.join("yamabiko-4194999-1-server");
+    let elsewhere = session.join(&of_dead);
     fs::create_dir_all(&elsewhere).unwrap();
     // A server in the dead process's group had created one for a program, and both were killed with it.
-    fs::create_dir_all(dead.join("yamabiko-2-7-dynamic")).unwrap();
+    fs::create_dir_all(dead.join("yamabiko-3-2-7-dynamic")).unwrap();
     assert!(sweep().unwrap() >= 4);
     assert!(!dead.exists() && !earlier.exists() && !elsewhere.exists() && directory.exists());
+    assert!(unknown.exists());
+    fs::remove_dir(unknown).unwrap();
     fs::remove_dir(session).unwrap();
 }
 

@@ -158,11 +158,11 @@ fn processes() -> impl Iterator<Item = i32> {
 /// Control group directories of a process, over all hierarchies.
 fn groups_of(pid: u32) -> usize {
     let probe = Cgroup::create("probe", Limits::default()).unwrap();
-    let prefix = format!("yamabiko-{pid}-");
+    let of_victim = format!("-{pid}-");
     let parents: HashSet<_> =
         probe.procs_paths().iter().map(|file| file.parent().unwrap().parent().unwrap().to_owned()).collect();
     let names = parents.iter().flat_map(|parent| fs::read_dir(parent).unwrap().flatten());
-    names.filter(|entry| entry.file_name().to_string_lossy().starts_with(&prefix)).count()
+    names.filter(|entry| entry.file_name().to_string_lossy().contains(&of_victim)).count()
 }
 
 /// This namespace's mounts of the kinds that sandboxes create.

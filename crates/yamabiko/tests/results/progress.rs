@@ -15,12 +15,15 @@ use nix::sys::signal::Signal;
 use schema::{CheckState, DistributionRecord, RunPhase, RunProgress, SecondRecord};
 use store::{RunStore, Tail, read_progress};
 
-/// Waits for the folder of the run whose name contains `name`.
-fn folder(workspace: &Workspace, running: &mut Running, name: &str) -> PathBuf {
+/// Waits for the folder of the run of this verb. (An experiment's first run soon has a folder beside it.)
+fn folder(workspace: &Workspace, running: &mut Running, verb: &str) -> PathBuf {
     let mut found = None;
     wait_until("the run has a folder", || {
         let dirs = RunStore::at(workspace.runs()).dirs().unwrap();
-        found = dirs.into_iter().find(|dir| dir.to_string_lossy().contains(name));
+        found = dirs.into_iter().find(|dir| {
+            let snapshot = read_progress(dir).unwrap_or_default();
+            snapshot.is_some_and(|snapshot| snapshot.verb == verb)
+        });
         found.is_some() || running.ended()
     });
     found.unwrap_or_else(|| panic!("{}", running.stderr()))
