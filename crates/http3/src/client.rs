@@ -44,6 +44,7 @@ use crate::transport::{Transport, endpoint_config};
 #[derive(Clone)]
 pub struct Client {
     config: ClientConfig,
+    ecn: bool,
 }
 
 impl Client {
@@ -51,7 +52,7 @@ impl Client {
     pub fn new(transport: &Transport, tls: TlsClient) -> Self {
         let mut config = ClientConfig::new(Arc::new(tls));
         config.transport_config(Arc::new(transport.config()));
-        Client { config }
+        Client { config, ecn: transport.ecn }
     }
 }
 
@@ -72,6 +73,7 @@ pub struct Connection<K> {
     is_over: bool,
     retries: u64,
     early_data_offered: bool,
+    ecn: bool,
 }
 
 impl<K: Copy> Connection<K> {
@@ -106,6 +108,7 @@ impl<K: Copy> Connection<K> {
             is_over: false,
             retries: 0,
             early_data_offered,
+            ecn: client.ecn,
         };
         if early_data_offered {
             connection.open_control();
@@ -200,7 +203,9 @@ impl<K: Copy> Connection<K> {
     /// Appends the next datagrams to `into`, at most `most` of them in one. The packets count as sent.
     pub fn transmit(&mut self, now: Timestamp, most: usize, into: &mut Vec<u8>) -> Option<Datagrams> {
         let transmit = self.quic.poll_transmit(self.base.instant(now), most, into)?;
-        Some(Datagrams { segment: transmit.segment_size, ecn: transmit.ecn.map_or(0, |ecn| ecn as u8) })
+        // Without marks the acknowledgements count none, and quinn-proto no longer asks for them.
+        let ecn = transmit.ecn.filter(|_| self.ecn).map_or(0, |ecn| ecn as u8);
+        Some(Datagrams { segment: transmit.segment_size, ecn })
     }
 
     /// Reports the bytes of requests in the datagrams since the last call.

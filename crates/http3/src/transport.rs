@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use quinn_proto::congestion::{BbrConfig, CubicConfig, NewRenoConfig};
+use quinn_proto::congestion::{BbrConfig, ControllerFactory, CubicConfig, NewRenoConfig};
 use quinn_proto::{EndpointConfig, RandomConnectionIdGenerator, TransportConfig, VarInt};
 use ring::hmac;
 
@@ -20,6 +20,8 @@ pub const CONNECTION_WINDOW: u64 = 15 << 20;
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// RTT that is assumed before the first measurement (RFC 9002, section 6.2.2).
 pub const INITIAL_RTT: Duration = Duration::from_millis(333);
+/// Bytes that a side sends before the first acknowledgement (RFC 9002, section 7.2): ten datagrams of 1,472 bytes.
+pub const INITIAL_WINDOW: u64 = 14_720;
 
 /// How fast a side sends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,6 +48,16 @@ pub struct Transport {
     pub initial_rtt: Duration,
     /// Without a packet for this long a connection ends, below 2^62 ms.
     pub idle_timeout: Duration,
+    /// Bytes that this side sends before the first acknowledgement.
+    pub initial_window: u64,
+    /// An idle connection sends a packet each time this has passed.
+    pub keep_alive: Option<Duration>,
+    /// Packets are marked as ECN-capable (RFC 9000, section 13.4).
+    pub ecn: bool,
+    /// [`Connection::transmit`](crate::Connection::transmit) may give several datagrams at once.
+    pub segmentation_offload: bool,
+    /// The spin bit shows the RTT (RFC 9000, section 17.4) on most connections; one of 16 hides it by chance.
+    pub spin_bit: bool,
 }
 
 impl Default for Transport {
@@ -56,6 +68,11 @@ impl Default for Transport {
             congestion_control: CongestionControl::default(),
             initial_rtt: INITIAL_RTT,
             idle_timeout: IDLE_TIMEOUT,
+            initial_window: INITIAL_WINDOW,
+            keep_alive: None,
+            ecn: true,
+            segmentation_offload: true,
+            spin_bit: true,
         }
     }
 }
@@ -81,19 +98,28 @@ impl Transport {
             .send_window(SEND_WINDOW)
             .initial_rtt(self.initial_rtt)
             .max_idle_timeout(self.idle_timeout.try_into().ok())
+            .keep_alive_interval(self.keep_alive)
+            .enable_segmentation_offload(self.segmentation_offload)
+            .allow_spin(self.spin_bit)
             .datagram_receive_buffer_size(None);
-        match self.congestion_control {
-            CongestionControl::Cubic => {
-                config.congestion_controller_factory(Arc::new(CubicConfig::default()));
-            }
-            CongestionControl::Bbr => {
-                config.congestion_controller_factory(Arc::new(BbrConfig::default()));
-            }
-            CongestionControl::NewReno => {
-                config.congestion_controller_factory(Arc::new(NewRenoConfig::default()));
-            }
-        }
+        config.congestion_controller_factory(self.congestion_controller());
         config
+    }
+
+    fn congestion_controller(&self) -> Arc<dyn ControllerFactory + Send + Sync> {
+        /// Each algorithm has a type of its own, with the same setting.
+        macro_rules! with_initial_window {
+            ($algorithm:ty) => {{
+                let mut algorithm = <$algorithm>::default();
+                algorithm.initial_window(self.initial_window);
+                Arc::new(algorithm)
+            }};
+        }
+        match self.congestion_control {
+            CongestionControl::Cubic => with_initial_window!(CubicConfig),
+            CongestionControl::Bbr => with_initial_window!(BbrConfig),
+            CongestionControl::NewReno => with_initial_window!(NewRenoConfig),
+        }
     }
 }
 

@@ -38,6 +38,29 @@ pub struct Http3Plan {
     #[cfg_attr(feature = "cli", arg(id = "http3_initial_rtt", long = "http3-initial-rtt", value_name = "TIME"))]
     #[cfg_attr(feature = "cli", arg(default_value = "333ms", value_parser = parse_duration, allow_hyphen_values = true))]
     pub initial_rtt: Duration,
+    /// Send this many bytes of requests before the first acknowledgement
+    #[cfg_attr(feature = "cli", arg(id = "http3_initial_window", long = "http3-initial-window", value_name = "BYTES"))]
+    #[cfg_attr(feature = "cli", arg(default_value_t = INITIAL_WINDOW, allow_hyphen_values = true))]
+    pub initial_window: Bytes,
+    /// End a connection after this long without a packet; the server may end it earlier
+    #[serde(with = "units::time::text")]
+    #[cfg_attr(feature = "cli", arg(id = "http3_idle_timeout", long = "http3-idle-timeout", value_name = "TIME"))]
+    #[cfg_attr(feature = "cli", arg(default_value = "30s", value_parser = parse_duration, allow_hyphen_values = true))]
+    pub idle_timeout: Duration,
+    /// Keep idle connections alive by a packet each TIME [default: none, as Chromium]
+    #[serde(with = "units::time::text::option", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "cli", arg(id = "http3_keep_alive", long = "http3-keep-alive", value_name = "TIME"))]
+    #[cfg_attr(feature = "cli", arg(value_parser = parse_duration, allow_hyphen_values = true))]
+    pub keep_alive: Option<Duration>,
+    /// Mark no packets as ECN-capable
+    #[cfg_attr(feature = "cli", arg(id = "http3_ecn", long = "http3-no-ecn", action = clap::ArgAction::SetFalse))]
+    pub ecn: bool,
+    /// Send and receive every datagram by itself: no UDP_SEGMENT, no UDP_GRO
+    #[cfg_attr(feature = "cli", arg(id = "http3_offload", long = "http3-no-offload", action = clap::ArgAction::SetFalse))]
+    pub offload: bool,
+    /// Do not show the RTT by the spin bit
+    #[cfg_attr(feature = "cli", arg(id = "http3_spin_bit", long = "http3-no-spin-bit", action = clap::ArgAction::SetFalse))]
+    pub spin_bit: bool,
     /// Send requests in the first packet to a server that a client already knows (0-RTT)
     // Plan: Needs resumption. A server that does not accept early data gets the request once more.
     #[cfg_attr(feature = "cli", arg(long))]
@@ -51,6 +74,12 @@ impl Default for Http3Plan {
             connection_window: CONNECTION_WINDOW,
             congestion_control: CongestionControl::default(),
             initial_rtt: INITIAL_RTT,
+            initial_window: INITIAL_WINDOW,
+            idle_timeout: IDLE_TIMEOUT,
+            keep_alive: None,
+            ecn: true,
+            offload: true,
+            spin_bit: true,
             early_data: false,
         }
     }
@@ -62,6 +91,10 @@ const STREAM_WINDOW: Bytes = Bytes(6 << 20);
 const CONNECTION_WINDOW: Bytes = Bytes(15 << 20);
 /// RFC 9002, section 6.2.2.
 const INITIAL_RTT: Duration = Duration::from_millis(333);
+/// RFC 9002, section 7.2: ten datagrams of 1,472 bytes.
+const INITIAL_WINDOW: Bytes = Bytes(14_720);
+/// Chromium's kIdleConnectionTimeout (net/quic/quic_context.h).
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Smallest window: one packet.
 const WINDOW_MIN: Bytes = Bytes(1 << 11);
@@ -70,6 +103,11 @@ const WINDOW_MAX: Bytes = Bytes(1 << 30);
 /// Range of the assumed RTT.
 const INITIAL_RTT_MIN: Duration = Duration::from_millis(1);
 const INITIAL_RTT_MAX: Duration = Duration::from_secs(10);
+/// Smallest initial window: two datagrams (RFC 9002, section 7.2).
+const INITIAL_WINDOW_MIN: Bytes = Bytes(2_400);
+/// Range of the idle timeout, and of the time between keep-alive packets.
+const IDLE_TIMEOUT_MIN: Duration = Duration::from_secs(1);
+const IDLE_TIMEOUT_MAX: Duration = Duration::from_secs(3600);
 
 /// Algorithms that decide how fast the load sends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -157,16 +195,31 @@ impl Http3Plan {
             ("stream_window", "--http3-stream-window", self.stream_window),
             ("connection_window", "--http3-connection-window", self.connection_window),
         ];
-        for (key, option, window) in windows {
-            if window < WINDOW_MIN || window > WINDOW_MAX {
-                return Err(format!("http3 {key} = {window} ({option}): expected {WINDOW_MIN} to {WINDOW_MAX}"));
+        let windows = windows.map(|(key, option, window)| (key, option, window, WINDOW_MIN));
+        let initial = ("initial_window", "--http3-initial-window", self.initial_window, INITIAL_WINDOW_MIN);
+        for (key, option, window, least) in windows.into_iter().chain([initial]) {
+            if window < least || window > WINDOW_MAX {
+                return Err(format!("http3 {key} = {window} ({option}): expected {least} to {WINDOW_MAX}"));
             }
         }
-        if self.initial_rtt < INITIAL_RTT_MIN || self.initial_rtt > INITIAL_RTT_MAX {
-            return Err(format!(
-                "http3 initial_rtt = {} (--http3-initial-rtt): expected 1ms to 10s",
-                units::format_duration(self.initial_rtt)
-            ));
+        let idle = IDLE_TIMEOUT_MIN..=IDLE_TIMEOUT_MAX;
+        let times = [
+            ("initial_rtt", "--http3-initial-rtt", Some(self.initial_rtt), INITIAL_RTT_MIN..=INITIAL_RTT_MAX),
+            ("idle_timeout", "--http3-idle-timeout", Some(self.idle_timeout), idle.clone()),
+            ("keep_alive", "--http3-keep-alive", self.keep_alive, idle),
+        ];
+        for (key, option, time, range) in times {
+            if let Some(time) = time.filter(|time| !range.contains(time)) {
+                let [time, least, most] = [time, *range.start(), *range.end()].map(units::format_duration);
+                return Err(format!("http3 {key} = {time} ({option}): expected {least} to {most}"));
+            }
+        }
+        if self.keep_alive.is_some_and(|keep_alive| keep_alive >= self.idle_timeout) {
+            return Err(
+                "http3 keep_alive (--http3-keep-alive) must be shorter than idle_timeout (--http3-idle-timeout), \
+                        or connections end before it"
+                    .into(),
+            );
         }
         Ok(())
     }
@@ -210,6 +263,10 @@ mod tests {
         assert!(three("[load.http3]\nstream_window = \"1KiB\"\n").contains("--http3-stream-window"));
         assert!(three("[load.http3]\nconnection_window = \"2GiB\"\n").contains("--http3-connection-window"));
         assert!(three("[load.http3]\ninitial_rtt = \"0s\"\n").contains("--http3-initial-rtt"));
+        assert!(three("[load.http3]\ninitial_window = \"2KB\"\n").contains("--http3-initial-window"));
+        assert!(three("[load.http3]\nidle_timeout = \"0s\"\n").contains("--http3-idle-timeout): expected 1s to"));
+        assert!(three("[load.http3]\nkeep_alive = \"2h\"\n").contains("--http3-keep-alive"));
+        assert!(three("[load.http3]\nkeep_alive = \"30s\"\n").contains("shorter than"));
         assert!(three("[load.http3]\nearly_data = true\n[load.tls]\nresumption = false\n").contains("--no-resumption"));
         assert!(refused("url = \"https://h/\"\n[load.http3]\n").contains("--http 3"));
         assert!(refused("url = \"https://h/\"\n[load.tls]\nalpn = \"h3\"\n").contains("--http 3"));

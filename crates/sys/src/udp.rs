@@ -72,6 +72,19 @@ impl UdpSocket {
         Ok(socket)
     }
 
+    /// From now on the kernel neither divides what is sent (UDP_SEGMENT) nor joins what arrives (UDP_GRO).
+    ///
+    /// # Errors
+    /// The errors of setsockopt(2).
+    pub fn disable_offload(&mut self) -> io::Result<()> {
+        self.segments = false;
+        match self.set(libc::SOL_UDP, libc::UDP_GRO, 0) {
+            // Before Linux 5.0 it did not exist.
+            Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => Ok(()),
+            set => set,
+        }
+    }
+
     /// Sends datagrams of `segment` bytes each, the last possibly shorter, or one without `segment`; `ecn`: the two ECN
     /// bits of their IP headers. Returns the bytes accepted, whole datagrams; fewer than all if the socket's buffer is
     /// full. A datagram that is too long for the device, or for which the device has no space, counts as accepted and

@@ -29,7 +29,7 @@ use crate::key::Key;
 use crate::out::Context;
 use crate::table::{Index, Table};
 use crate::tcp::half::NEVER;
-pub(crate) use assembly::Assembly;
+pub(crate) use assembly::{Assembly, Received};
 pub(crate) use flow::{Datagram, QuicFlow};
 
 /// All QUIC connections of a capture.

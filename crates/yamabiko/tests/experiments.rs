@@ -17,6 +17,7 @@ mod experiments {
     mod disk;
     mod gateway_auth;
     mod gateway_output;
+    mod http_versions;
     mod learn;
     mod predict_output;
     mod workload;

@@ -5,5 +5,6 @@
 mod hostile;
 mod link;
 mod performance;
+mod settings;
 mod streams;
 mod world;

@@ -40,6 +40,8 @@ pub struct Server {
     /// Whether it validates addresses by Retry.
     pub retries: bool,
     pub received: u64,
+    /// Datagrams received that were marked as ECN-capable.
+    pub ecn_capable: u64,
     /// Bytes of requests received.
     pub uploaded: u64,
     /// Whether it responds to the first bytes of a request, and then stops reading.
@@ -158,6 +160,7 @@ impl World {
                 uni: vec![(settings(), false)],
                 retries: false,
                 received: 0,
+                ecn_capable: 0,
                 uploaded: 0,
                 responds_early: false,
                 identity,
@@ -249,6 +252,7 @@ impl World {
     }
 
     fn server_receive(&mut self, ecn: u8, packet: Vec<u8>) {
+        self.server.ecn_capable += u64::from(ecn != 0);
         let (now, mut answer) = (self.base.instant(self.now), Vec::new());
         self.server.received += 1;
         let ecn = EcnCodepoint::from_bits(ecn);

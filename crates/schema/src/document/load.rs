@@ -199,8 +199,23 @@ pub struct Quic {
     pub congestion_control: String,
     /// RTT that is assumed before the first measurement.
     pub initial_rtt_ns: u64,
+    /// Bytes that the load sends before the first acknowledgement.
+    #[serde(default)]
+    pub initial_window_bytes: u64,
     /// Without a packet for this long a connection ends.
     pub idle_timeout_ns: u64,
+    /// Idle connections send a packet each time this has passed; absent without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep_alive_ns: Option<u64>,
+    /// The load marks its packets as ECN-capable.
+    #[serde(default)]
+    pub ecn: bool,
+    /// The kernel divides and joins datagrams (UDP_SEGMENT, UDP_GRO) where it can.
+    #[serde(default)]
+    pub offload: bool,
+    /// The load shows the RTT by the spin bit, on 15 of 16 connections.
+    #[serde(default)]
+    pub spin_bit: bool,
     /// Finished handshakes.
     pub handshakes: u64,
     /// Retry packets: the server validated the client's address before the handshake.

@@ -86,7 +86,12 @@ impl Quic {
                 plan::CongestionControl::NewReno => CongestionControl::NewReno,
             },
             initial_rtt: plan.initial_rtt,
-            ..Transport::default()
+            initial_window: plan.initial_window.0,
+            idle_timeout: plan.idle_timeout,
+            keep_alive: plan.keep_alive,
+            ecn: plan.ecn,
+            segmentation_offload: plan.offload,
+            spin_bit: plan.spin_bit,
         };
         let (instant, at) = clock.paired();
         let figures = document::Quic {
@@ -94,7 +99,12 @@ impl Quic {
             connection_window_bytes: transport.connection_window,
             congestion_control: plan.congestion_control.name().into(),
             initial_rtt_ns: saturating_nanos(transport.initial_rtt),
+            initial_window_bytes: transport.initial_window,
             idle_timeout_ns: saturating_nanos(transport.idle_timeout),
+            keep_alive_ns: transport.keep_alive.map(saturating_nanos),
+            ecn: transport.ecn,
+            offload: plan.offload,
+            spin_bit: transport.spin_bit,
             ..document::Quic::default()
         };
         Quic {
@@ -132,7 +142,7 @@ impl Quic {
         (source, server): (Option<IpAddr>, SocketAddr),
         tls: &mut Tls,
     ) -> io::Result<&UdpSocket> {
-        let udp = UdpSocket::connect(source, server)?;
+        let udp = open_socket(&self.plan, source, server)?;
         let invalid = || io::Error::from(io::ErrorKind::InvalidInput);
         let index = client as usize * tls.targets().max(1) + target;
         if self.clients.len() <= index {
@@ -246,7 +256,7 @@ impl Quic {
             return Ok(None);
         };
         let (source, server) = socket.ends;
-        let udp = UdpSocket::connect(source, server)?;
+        let udp = open_socket(&self.plan, source, server)?;
         if !socket.connection.migrate() {
             self.figures.migrations_refused = self.figures.migrations_refused.map(|count| count + 1);
             return Ok(None);
@@ -314,6 +324,15 @@ impl Quic {
     fn socket(&mut self, key: ConnectionKey) -> Option<&mut QuicSocket> {
         self.sockets.get_mut(key.index())?.as_mut().filter(|socket| socket.key == key)
     }
+}
+
+/// Opens the socket of one connection.
+fn open_socket(plan: &Http3Plan, source: Option<IpAddr>, server: SocketAddr) -> io::Result<UdpSocket> {
+    let mut udp = UdpSocket::connect(source, server)?;
+    if !plan.offload {
+        udp.disable_offload()?;
+    }
+    Ok(udp)
 }
 
 impl QuicSocket {

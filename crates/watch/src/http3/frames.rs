@@ -3,7 +3,7 @@
 use wire::quic::varint;
 
 use crate::out::Out;
-use crate::quic::Assembly;
+use crate::quic::{Assembly, Received};
 
 /// What the bytes of a stream complete.
 #[derive(Debug, PartialEq, Eq)]
@@ -15,8 +15,14 @@ pub(super) enum Event {
 }
 
 /// One direction of a request's stream.
+///
+/// Bodies need not be there to be skipped: the head of their frame says where the next frame begins. So of a stream
+/// with a hole only heads are kept, however much is in transit.
 #[derive(Debug)]
 pub(super) struct Frames {
+    /// What arrived.
+    received: Received,
+    /// What the parser reads, up to where it is.
     assembly: Assembly,
     parser: Parser,
     /// Where the stream ends, once that is known.
@@ -40,7 +46,14 @@ struct Parser {
 
 impl Frames {
     pub(super) fn new() -> Frames {
-        Frames { assembly: Assembly::default(), parser: Parser::default(), end: None, has_ended: false, is_lost: false }
+        Frames {
+            received: Received::default(),
+            assembly: Assembly::default(),
+            parser: Parser::default(),
+            end: None,
+            has_ended: false,
+            is_lost: false,
+        }
     }
 
     /// Processes a piece of the stream. Returns the number of bytes by which the stream has continued; `None` if it is
@@ -59,77 +72,80 @@ impl Frames {
         if ends {
             self.end = Some(offset.checked_add(bytes.len() as u64)?);
         }
-        let before = self.assembly.next();
+        let before = self.received.next();
         let outcome = self.read(offset, bytes, events, out);
         if outcome.is_none() {
             self.is_lost = true;
             self.release(out);
             return None;
         }
-        if self.end.is_some_and(|end| self.assembly.next() >= end) {
+        if self.end.is_some_and(|end| self.received.next() >= end) {
             self.has_ended = true;
             self.release(out);
             events.push(Event::End);
         }
-        Some(self.assembly.next() - before)
+        Some(self.received.next() - before)
     }
 
     fn read(&mut self, offset: u64, bytes: &[u8], events: &mut Vec<Event>, out: &mut Out<'_>) -> Option<()> {
-        // Only bodies are skipped: their frames end at a known position.
-        let skipped_until = match self.parser.is_skipping() {
-            true => self.assembly.next().saturating_add(self.parser.left),
-            false => 0,
-        };
-        let held = self.assembly.held();
-        let new = self.assembly.receive(offset, bytes, skipped_until, out.limits.held_per_direction)?;
+        let most = out.limits.held_per_direction;
+        let held = self.received.held() + self.assembly.held();
+        let added = self.received.add(offset, bytes.len() as u64, most);
+        let new = added.and_then(|()| self.assembly.receive(offset, bytes, most));
         // A piece may replace a shorter one that took more memory.
         out.release(held);
-        if !out.hold(self.assembly.held()) {
+        if new.is_none() || !out.hold(self.received.held() + self.assembly.held()) {
+            self.received.clear();
             self.assembly.clear();
             return None;
         }
-        self.parser.read(new, new.len() as u64, events, out)?;
+        self.parse(new?, events, out)?;
         loop {
             let held = self.assembly.held();
             let piece = self.assembly.stored();
             out.release(held - self.assembly.held());
-            let Some((bytes, length)) = piece else { return Some(()) };
-            self.parser.read(&bytes, length, events, out)?;
+            let Some(bytes) = piece else { return Some(()) };
+            self.parse(&bytes, events, out)?;
         }
+    }
+
+    fn parse(&mut self, bytes: &[u8], events: &mut Vec<Event>, out: &mut Out<'_>) -> Option<()> {
+        self.parser.read(bytes, events, out)?;
+        out.release(self.assembly.skip(self.parser.take_skipped()));
+        Some(())
     }
 
     /// Releases all memory.
     pub(super) fn release(&mut self, out: &mut Out<'_>) {
-        out.release(self.assembly.clear() + self.parser.content.len());
+        out.release(self.received.clear() + self.assembly.clear() + self.parser.content.len());
         self.parser.content = Vec::new();
     }
 }
 
 impl Parser {
-    /// Whether the current frame's content is not read.
-    fn is_skipping(&self) -> bool {
-        self.left > 0 && self.kind != HEADERS
+    /// Bytes of the current frame, still to come, that are not read.
+    fn take_skipped(&mut self) -> u64 {
+        if self.kind == HEADERS { 0 } else { std::mem::take(&mut self.left) }
     }
 
-    /// Reads the next `length` bytes, of which `bytes` were kept: none of a skipped body. `None` if that is impossible.
-    fn read(&mut self, mut bytes: &[u8], mut length: u64, events: &mut Vec<Event>, out: &mut Out<'_>) -> Option<()> {
-        while length > 0 {
+    /// Reads the next bytes. `None` if there is no memory for them.
+    fn read(&mut self, mut bytes: &[u8], events: &mut Vec<Event>, out: &mut Out<'_>) -> Option<()> {
+        while !bytes.is_empty() {
             crate::work::spend(1);
-            if self.is_skipping() {
-                let used = self.left.min(length);
-                bytes = bytes.get(used as usize..).unwrap_or(&[]);
-                (self.left, length) = (self.left - used, length - used);
+            let used = bytes.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
+            if self.left > 0 && self.kind != HEADERS {
+                bytes = &bytes[used..];
+                self.left -= used as u64;
                 continue;
             }
             if self.left > 0 {
-                let used = bytes.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
-                if used == 0 || self.content.len() + used > out.limits.held_per_direction || !out.hold(used) {
+                if self.content.len() + used > out.limits.held_per_direction || !out.hold(used) {
                     return None;
                 }
                 crate::work::spend(used);
                 self.content.extend_from_slice(&bytes[..used]);
                 bytes = &bytes[used..];
-                (self.left, length) = (self.left - used as u64, length - used as u64);
+                self.left -= used as u64;
                 if self.left == 0 {
                     out.release(self.content.len());
                     events.push(Event::Head(std::mem::take(&mut self.content)));
@@ -138,7 +154,7 @@ impl Parser {
             }
             let (&byte, rest) = bytes.split_first()?;
             self.header.push(byte);
-            (bytes, length) = (rest, length - 1);
+            bytes = rest;
             let mut header = &self.header[..];
             if let (Some(kind), Some(left)) = (varint(&mut header), varint(&mut header)) {
                 (self.kind, self.left) = (kind, left);
@@ -179,7 +195,7 @@ impl Unidirectional {
 
     fn read(&mut self, offset: u64, bytes: &[u8], out: &mut Out<'_>) -> Option<()> {
         let held = self.assembly.held();
-        let new = self.assembly.receive(offset, bytes, 0, out.limits.held_per_direction)?;
+        let new = self.assembly.receive(offset, bytes, out.limits.held_per_direction)?;
         // A piece may replace a shorter one that took more memory.
         out.release(held);
         if !out.hold(self.assembly.held()) {
@@ -191,7 +207,7 @@ impl Unidirectional {
             let held = self.assembly.held();
             let piece = self.assembly.stored();
             out.release(held - self.assembly.held());
-            let Some((bytes, _)) = piece else { break };
+            let Some(bytes) = piece else { break };
             self.keep(&bytes, out)?;
         }
         if self.kind.is_none() {

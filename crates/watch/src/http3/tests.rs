@@ -138,6 +138,33 @@ fn longer_piece_of_a_body_replaces_a_shorter_one_that_was_stored() {
     assert_eq!(bench.finish(), ["GET /a 200 exact"]);
 }
 
+/// Megabytes are in transit at a distance when a packet is lost: of bodies nothing is kept, whatever frames they have.
+#[test]
+fn hole_in_a_body_needs_no_memory_for_what_follows() {
+    let mut bench = Bench::new();
+    bench.limits = Limits { held_per_direction: 1000, ..Limits::default() };
+    let body: Vec<u8> = (0..200).flat_map(|number| frame(0, &[number; 200])).collect();
+    let response = [ok(), body, frame(1, &[0, 0])].concat();
+    bench.send(UP, 0, 0, &get("/a"), true);
+    // The second hole ends with a frame's head, which is missing only until then.
+    let holes = [(300, 350), (20_350, 20_400), (30_000, 30_201)];
+    let mut at = 0;
+    for (start, end) in holes {
+        bench.send(DOWN, 0, at as u64, &response[at..start], false);
+        at = end;
+    }
+    for (offset, piece) in (at..).step_by(100).zip(response[at..at + 600].chunks(100)) {
+        bench.send(DOWN, 0, offset as u64, piece, false);
+    }
+    for (start, end) in holes.into_iter().rev() {
+        bench.send(DOWN, 0, start as u64, &response[start..end], false);
+    }
+    let rest = at + 600;
+    bench.send(DOWN, 0, rest as u64, &response[rest..], true);
+    assert_eq!(bench.finish(), ["GET /a 200 exact"]);
+    assert_eq!(bench.requests[0].response_bytes, response.len() as u64);
+}
+
 #[test]
 fn head_waits_for_the_entries_that_it_refers_to() {
     let mut bench = Bench::new();

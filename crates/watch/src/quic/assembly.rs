@@ -5,20 +5,12 @@ use std::collections::BTreeMap;
 /// A stream whose bytes arrive in pieces, in any order and repeatedly.
 #[derive(Debug, Default)]
 pub(crate) struct Assembly {
-    /// Everything before this offset was passed on.
+    /// Everything before this offset was passed on or skipped.
     next: u64,
     /// Pieces that begin behind it, by their starts; they may overlap.
-    pieces: BTreeMap<u64, Piece>,
+    pieces: BTreeMap<u64, Box<[u8]>>,
     /// Memory of the pieces.
     held: usize,
-}
-
-/// A piece behind a hole.
-#[derive(Debug)]
-struct Piece {
-    length: u64,
-    /// Empty if they are skipped.
-    bytes: Box<[u8]>,
 }
 
 impl Assembly {
@@ -27,21 +19,9 @@ impl Assembly {
         self.held
     }
 
-    /// Offset of the first byte that was not passed on.
-    pub(crate) fn next(&self) -> u64 {
-        self.next
-    }
-
     /// Passes on bytes at `offset` if they continue the stream. Returns the part that does, and keeps pieces that will
-    /// do so later, in at most `most` bytes of memory; `None` if a piece does not fit. Of a piece that ends before
-    /// `skipped_until` only the position is kept, not the bytes.
-    pub(crate) fn receive<'a>(
-        &mut self,
-        offset: u64,
-        bytes: &'a [u8],
-        skipped_until: u64,
-        most: usize,
-    ) -> Option<&'a [u8]> {
+    /// do so later, in at most `most` bytes of memory; `None` if a piece does not fit.
+    pub(crate) fn receive<'a>(&mut self, offset: u64, bytes: &'a [u8], most: usize) -> Option<&'a [u8]> {
         let end = offset.checked_add(bytes.len() as u64)?;
         if end <= self.next {
             return Some(&[]);
@@ -51,42 +31,51 @@ impl Assembly {
             self.next = end;
             return Some(new);
         }
-        let length = bytes.len() as u64;
-        if self.pieces.get(&offset).is_some_and(|piece| piece.length >= length) {
+        let replaced = self.pieces.get(&offset).map(|piece| piece.len());
+        if replaced.is_some_and(|length| length >= bytes.len()) {
             return Some(&[]);
         }
-        let bytes = if end <= skipped_until { &[] } else { bytes };
         let cost = bytes.len() + PIECE_COST;
         if self.held + cost > most {
             return None;
         }
-        self.held += cost;
-        if let Some(shorter) = self.pieces.insert(offset, Piece { length, bytes: bytes.into() }) {
-            self.held -= shorter.bytes.len() + PIECE_COST;
-        }
+        self.held = self.held + cost - replaced.map_or(0, |length| length + PIECE_COST);
+        self.pieces.insert(offset, bytes.into());
         Some(&[])
     }
 
-    /// The next stored piece that continues the stream: its new bytes, and their number, which is larger if the bytes
-    /// themselves were not kept.
-    pub(crate) fn stored(&mut self) -> Option<(Vec<u8>, u64)> {
+    /// The new bytes of the next stored piece that continues the stream.
+    pub(crate) fn stored(&mut self) -> Option<Vec<u8>> {
         loop {
-            let first = self.pieces.first_entry()?;
-            let start = *first.key();
-            if start > self.next {
-                return None;
-            }
-            let piece = first.remove();
-            self.held -= piece.bytes.len() + PIECE_COST;
-            let end = start + piece.length;
+            let (start, piece) = self.take_first()?;
+            let end = start + piece.len() as u64;
             if end > self.next {
-                let (seen, new) = (self.next - start, end - self.next);
+                let mut bytes = piece.into_vec();
+                bytes.drain(..(self.next - start) as usize);
                 self.next = end;
-                let mut bytes = piece.bytes.into_vec();
-                bytes.drain(..bytes.len().min(seen as usize));
-                return Some((bytes, new));
+                return Some(bytes);
             }
         }
+    }
+
+    /// The next `count` bytes are of no interest, whether they were received or not. Returns the memory that is free.
+    pub(crate) fn skip(&mut self, count: u64) -> usize {
+        let held = self.held;
+        self.next = self.next.saturating_add(count);
+        while let Some((&start, piece)) = self.pieces.first_key_value()
+            && start + piece.len() as u64 <= self.next
+        {
+            self.take_first();
+        }
+        held - self.held
+    }
+
+    /// Removes the first piece, if it begins at most where the stream continues.
+    fn take_first(&mut self) -> Option<(u64, Box<[u8]>)> {
+        let first = self.pieces.first_entry().filter(|first| *first.key() <= self.next)?;
+        let (start, piece) = first.remove_entry();
+        self.held -= piece.len() + PIECE_COST;
+        Some((start, piece))
     }
 
     /// Forgets all pieces; returns their memory.
@@ -96,7 +85,54 @@ impl Assembly {
     }
 }
 
-/// Overhead of a piece in the tree.
+/// Which bytes of a stream were received, without the bytes.
+#[derive(Debug, Default)]
+pub(crate) struct Received {
+    next: u64,
+    /// Ranges behind a hole: end by start. They neither touch nor overlap.
+    later: BTreeMap<u64, u64>,
+}
+
+impl Received {
+    /// Offset of the first byte that was not received.
+    pub(crate) fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Memory in use.
+    pub(crate) fn held(&self) -> usize {
+        self.later.len() * PIECE_COST
+    }
+
+    /// Adds a range, in at most `most` bytes of memory; `None` if it does not fit.
+    pub(crate) fn add(&mut self, offset: u64, length: u64, most: usize) -> Option<()> {
+        let (mut start, mut end) = (offset, offset.checked_add(length)?);
+        if end <= self.next {
+            return Some(());
+        }
+        while let Some((&from, &to)) = self.later.range(..=end).next_back()
+            && to >= start
+        {
+            (start, end) = (start.min(from), end.max(to));
+            self.later.remove(&from);
+        }
+        if start <= self.next {
+            self.next = end;
+        } else {
+            self.later.insert(start, end);
+        }
+        (self.held() <= most).then_some(())
+    }
+
+    /// Forgets the ranges behind a hole; returns their memory.
+    pub(crate) fn clear(&mut self) -> usize {
+        let held = self.held();
+        self.later.clear();
+        held
+    }
+}
+
+/// Overhead of a piece or range in the tree.
 const PIECE_COST: usize = 64;
 
 #[cfg(test)]
@@ -107,9 +143,8 @@ mod tests {
 
     /// All bytes that a piece lets pass.
     fn receive(assembly: &mut Assembly, offset: u64, bytes: &[u8], into: &mut Vec<u8>) {
-        into.extend(assembly.receive(offset, bytes, 0, 1 << 20).unwrap());
-        while let Some((piece, new)) = assembly.stored() {
-            assert_eq!(piece.len() as u64, new);
+        into.extend(assembly.receive(offset, bytes, 1 << 20).unwrap());
+        while let Some(piece) = assembly.stored() {
             into.extend(&piece);
         }
     }
@@ -117,15 +152,31 @@ mod tests {
     #[test]
     fn pieces_beyond_the_memory_are_refused_and_offsets_do_not_overflow() {
         let mut assembly = Assembly::default();
-        assert_eq!(assembly.receive(10, &[0; 100], 0, 163), None);
-        assert_eq!(assembly.receive(10, &[0; 100], 0, 164), Some(&[][..]));
-        assert_eq!(assembly.receive(10, &[0; 50], 0, 164), Some(&[][..]), "known");
-        assert_eq!(assembly.receive(u64::MAX, &[0; 2], 0, 1 << 20), None);
+        assert_eq!(assembly.receive(10, &[0; 100], 163), None);
+        assert_eq!(assembly.receive(10, &[0; 100], 164), Some(&[][..]));
+        assert_eq!(assembly.receive(10, &[0; 50], 164), Some(&[][..]), "known");
+        assert_eq!(assembly.receive(u64::MAX, &[0; 2], 1 << 20), None);
         assert_eq!((assembly.held(), assembly.clear(), assembly.held()), (164, 164, 0));
-        assert_eq!(assembly.receive(10, &[0; 100], 110, 64), Some(&[][..]), "without its bytes");
-        assert_eq!(assembly.receive(0, &[7; 20], 110, 0), Some(&[7; 20][..]));
-        assert_eq!(assembly.stored(), Some((Vec::new(), 90)));
-        assert_eq!((assembly.next(), assembly.held()), (110, 0));
+        let mut received = Received::default();
+        assert_eq!((received.add(10, 5, 64), received.add(u64::MAX, 2, 1 << 20)), (Some(()), None));
+        assert_eq!(received.add(20, 5, 64), None);
+        assert_eq!((received.clear(), received.held()), (128, 0));
+    }
+
+    #[test]
+    fn skipped_bytes_are_passed_on_neither_before_nor_after() {
+        let mut assembly = Assembly::default();
+        assembly.receive(0, &[0; 10], 0).unwrap();
+        for at in [20, 40, 95, 120] {
+            assembly.receive(at, &[at as u8; 10], 1 << 20).unwrap();
+        }
+        assert_eq!(assembly.skip(90), 2 * (10 + PIECE_COST));
+        assert_eq!(assembly.stored(), Some(vec![95; 5]));
+        assert_eq!((assembly.stored(), assembly.receive(30, &[3; 60], 0)), (None, Some(&[][..])));
+        assert_eq!(assembly.receive(100, &[1; 20], 0), Some(&[1; 15][..]));
+        assert_eq!(assembly.stored(), Some(vec![120; 10]));
+        assembly.skip(u64::MAX);
+        assert_eq!(assembly.receive(u64::MAX - 10, &[0; 10], 0), Some(&[][..]));
     }
 
     proptest! {
@@ -134,10 +185,12 @@ mod tests {
             pieces in prop::collection::vec((0usize..200, 1usize..60), 0..60),
         ) {
             let stream: Vec<u8> = (0..=255).collect();
-            let (mut assembly, mut seen) = (Assembly::default(), Vec::new());
+            let (mut assembly, mut received, mut seen) = (Assembly::default(), Received::default(), Vec::new());
             for &(at, length) in &pieces {
-                receive(&mut assembly, at as u64, &stream[at..(at + length).min(256)], &mut seen);
-                prop_assert_eq!(seen.len() as u64, assembly.next());
+                let bytes = &stream[at..(at + length).min(256)];
+                receive(&mut assembly, at as u64, bytes, &mut seen);
+                received.add(at as u64, bytes.len() as u64, 1 << 20).unwrap();
+                prop_assert_eq!(seen.len() as u64, received.next());
                 prop_assert_eq!(&seen[..], &stream[..seen.len()]);
             }
             let mut covered = 0;

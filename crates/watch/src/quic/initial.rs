@@ -110,9 +110,9 @@ impl Initial {
         if offset > HELLO_MAX as u64 || message.len() > HELLO_MAX {
             return Some(rest);
         }
-        if let Some(new) = stream.receive(offset, bytes, 0, HELLO_MAX) {
+        if let Some(new) = stream.receive(offset, bytes, HELLO_MAX) {
             message.extend_from_slice(new);
-            while let Some((piece, _)) = stream.stored() {
+            while let Some(piece) = stream.stored() {
                 message.extend_from_slice(&piece);
             }
         }

@@ -118,10 +118,10 @@ impl Secure {
 fn read_hello(hello: &mut Option<(Assembly, Vec<u8>)>, http3: &mut Option<Http3>, offset: u64, bytes: &[u8]) {
     let Some((assembly, message)) = hello else { return };
     if offset <= MESSAGE_MAX as u64
-        && let Some(new) = assembly.receive(offset, bytes, 0, MESSAGE_MAX)
+        && let Some(new) = assembly.receive(offset, bytes, MESSAGE_MAX)
     {
         message.extend_from_slice(new);
-        while let Some((piece, _)) = assembly.stored() {
+        while let Some(piece) = assembly.stored() {
             message.extend_from_slice(&piece);
         }
     }
