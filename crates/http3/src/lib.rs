@@ -9,6 +9,7 @@
 //!     session              TLS (RFC 9001): rustls behind quinn-proto's traits
 //!       packet               whose bytes a packet carries
 //!     transport, time      settings, and the run's clock as quinn-proto takes it
+//!     congestion           when a window grows, of either side
 //! ```
 //!
 //! Field sections are those of crate `field_compression`.
@@ -21,6 +22,7 @@
 
 pub mod client;
 pub mod code;
+pub mod congestion;
 pub mod control;
 pub mod frame;
 mod lost;

@@ -7,6 +7,7 @@ use quinn_proto::congestion::{BbrConfig, ControllerFactory, CubicConfig, NewReno
 use quinn_proto::{EndpointConfig, RandomConnectionIdGenerator, TransportConfig, VarInt};
 use ring::hmac;
 
+use crate::congestion::GrowsWhenUsed;
 use crate::session::QUIC_VERSION;
 
 /// Bytes of one stream that the server may send ahead: Chromium's kQuicStreamMaxRecvWindowSize
@@ -20,8 +21,8 @@ pub const CONNECTION_WINDOW: u64 = 15 << 20;
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// RTT that is assumed before the first measurement (RFC 9002, section 6.2.2).
 pub const INITIAL_RTT: Duration = Duration::from_millis(333);
-/// Bytes that a side sends before the first acknowledgement (RFC 9002, section 7.2): ten datagrams of 1,472 bytes.
-pub const INITIAL_WINDOW: u64 = 14_720;
+/// Bytes that a side sends before the first acknowledgement (RFC 9002, section 7.2): ten datagrams of 1,200 bytes.
+pub const INITIAL_WINDOW: u64 = 12_000;
 
 /// How fast a side sends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -112,13 +113,14 @@ impl Transport {
             ($algorithm:ty) => {{
                 let mut algorithm = <$algorithm>::default();
                 algorithm.initial_window(self.initial_window);
-                Arc::new(algorithm)
+                algorithm
             }};
         }
         match self.congestion_control {
-            CongestionControl::Cubic => with_initial_window!(CubicConfig),
-            CongestionControl::Bbr => with_initial_window!(BbrConfig),
-            CongestionControl::NewReno => with_initial_window!(NewRenoConfig),
+            CongestionControl::Cubic => Arc::new(GrowsWhenUsed::new(with_initial_window!(CubicConfig))),
+            // BBR judges the rate of delivery by itself.
+            CongestionControl::Bbr => Arc::new(with_initial_window!(BbrConfig)),
+            CongestionControl::NewReno => Arc::new(GrowsWhenUsed::new(with_initial_window!(NewRenoConfig))),
         }
     }
 }

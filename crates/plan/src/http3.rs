@@ -91,8 +91,8 @@ const STREAM_WINDOW: Bytes = Bytes(6 << 20);
 const CONNECTION_WINDOW: Bytes = Bytes(15 << 20);
 /// RFC 9002, section 6.2.2.
 const INITIAL_RTT: Duration = Duration::from_millis(333);
-/// RFC 9002, section 7.2: ten datagrams of 1,472 bytes.
-const INITIAL_WINDOW: Bytes = Bytes(14_720);
+/// RFC 9002, section 7.2: ten datagrams of 1,200 bytes.
+const INITIAL_WINDOW: Bytes = Bytes(12_000);
 /// Chromium's kIdleConnectionTimeout (net/quic/quic_context.h).
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 

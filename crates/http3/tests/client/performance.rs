@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use http3::congestion::GrowsWhenUsed;
 use http3::{CongestionControl, Event, Transport};
 use quinn_proto::TransportConfig;
 use quinn_proto::congestion::CubicConfig;
@@ -38,7 +39,7 @@ fn initial_window(bytes: u64) -> TransportConfig {
     let mut cubic = CubicConfig::default();
     cubic.initial_window(bytes);
     let mut config = TransportConfig::default();
-    config.congestion_controller_factory(Arc::new(cubic)).send_window(1 << 30);
+    config.congestion_controller_factory(Arc::new(GrowsWhenUsed::new(cubic))).send_window(1 << 30);
     config
 }
 
@@ -116,6 +117,45 @@ fn at_62_ms_a_response_takes_the_servers_slow_start_and_no_more() {
         assert!(measured <= most, "{bytes} bytes: {measured:?}, at most {most:?}");
         assert!(measured >= rtt * (rounds + 1) - rtt / 2, "{bytes} bytes: {measured:?}, {rounds} rounds");
     }
+}
+
+/// Over one connection the window grows until it carries a response at once; then only its pacing is left.
+#[test]
+fn later_responses_of_a_connection_take_little_more_than_a_round_trip() {
+    let rtt = 62 * MS;
+    for bytes in [88_000, 126_000, 1_300_000] {
+        let mut world = World::new(rtt, Setup { server_transport: initial_window(12_000), ..Setup::default() });
+        world.connect();
+        let mut took = Vec::new();
+        for key in 1..=10 {
+            let begin = world.now;
+            world.request(key, &format!("/bytes/{bytes}"));
+            world.run(Duration::from_secs(60), |world| world.ended() == key as usize);
+            took.push(world.now.since(begin));
+        }
+        let last = took[9].as_secs_f64() / rtt.as_secs_f64();
+        assert!((1.0..1.5).contains(&last), "{bytes} bytes: {took:?}");
+    }
+}
+
+/// A window that is not used says nothing about the path, and must not grow.
+#[test]
+fn small_responses_do_not_enlarge_the_window() {
+    let rtt = 62 * MS;
+    let rounds = |small: u32| {
+        let mut world = World::new(rtt, Setup { server_transport: initial_window(12_000), ..Setup::default() });
+        world.connect();
+        for key in 1..=small {
+            world.request(key, "/bytes/2000");
+            world.run(Duration::from_secs(60), |world| world.ended() == key as usize);
+        }
+        let begin = world.now;
+        world.request(small + 1, "/bytes/300000");
+        world.run(Duration::from_secs(60), |world| world.ended() == small as usize + 1);
+        (world.now.since(begin).as_secs_f64() / rtt.as_secs_f64()).round()
+    };
+    // 12, 24, 48, 96 and part of 192 kB, each a round trip.
+    assert_eq!((rounds(1), rounds(60)), (6.0, 6.0));
 }
 
 #[test]

@@ -16,7 +16,7 @@ fn connected(transport: Transport) -> World {
 
 #[test]
 fn an_upload_within_the_initial_window_takes_one_round_trip() {
-    let mut took = [14_720, 100_000].map(|initial_window| {
+    let mut took = [12_000, 100_000].map(|initial_window| {
         let mut world = connected(Transport { initial_window, ..Transport::default() });
         let begin = world.now;
         world.send(1, "/bytes/0", &vec![b'y'; 60_000]);

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use http3::congestion::GrowsWhenUsed;
+use quinn_proto::congestion::CubicConfig;
 use quinn_proto::crypto::rustls::QuicServerConfig;
 use quinn_proto::{EndpointConfig, IdleTimeout, ServerConfig, TransportConfig, ValidationTokenConfig, VarInt};
 
@@ -35,6 +37,7 @@ impl QuicConfig {
             .stream_receive_window(STREAM_WINDOW.into())
             .receive_window(CONNECTION_WINDOW.into())
             .send_window(SEND_WINDOW_MIN)
+            .congestion_controller_factory(Arc::new(GrowsWhenUsed::new(CubicConfig::default())))
             .datagram_receive_buffer_size(None);
         let mut server = ServerConfig::with_crypto(Arc::new(crypto));
         // Tokens of earlier connections would need a log of those that were used.
