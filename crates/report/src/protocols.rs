@@ -124,6 +124,15 @@ pub fn table(document: &ProtocolsDocument) -> ProtocolTable {
             ));
         }
     }
+    let versions_of_tcp = document.runs.iter().filter(|run| run.http != "3");
+    if let Some(tcp) = versions_of_tcp.filter_map(|run| run.server_tcp.as_ref()).next()
+        && versions.contains(&"3")
+    {
+        notes.push(format!(
+            "Over TCP the server sent with {tcp}, over QUIC with its own: `--server-tcp cc=cubic` makes them alike for \
+             servers whose QUIC uses CUBIC."
+        ));
+    }
     notes.push("One run each; `yamabiko compare RUN RUN` tells whether a difference is more than chance.".to_owned());
     ProtocolTable { head, rows, notes }
 }
@@ -205,6 +214,7 @@ mod tests {
             completed: 10,
             failed: 0,
             response_time_ns: Some(times),
+            server_tcp: (http != "3").then(|| "congestion control bbr".to_owned()),
             by_distance: vec![band(0, p50 / 2), band(50_000_000, p50)],
         }
     }
@@ -231,6 +241,8 @@ mod tests {
         // An invalid run is marked, and no change is computed from it.
         assert_eq!(table.rows[5], ["2%", "all", "10", "200 ms", "400 ms", "90.0 ms *", "180 ms *", "-"]);
         assert!(table.notes[0].starts_with("* HTTP/3 at a loss of 2% is invalid"), "{:?}", table.notes);
+        // A comparison of congestion controls must not pass for one of protocols.
+        assert!(table.notes[1].contains("congestion control bbr"), "{:?}", table.notes);
     }
 
     #[test]

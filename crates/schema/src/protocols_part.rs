@@ -34,6 +34,9 @@ pub struct ProtocolRun {
     /// Response times of all clients; absent without a response.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_time_ns: Option<Quantiles>,
+    /// TCP settings of the server of the testbed, in words; HTTP/3 does not use them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_tcp: Option<String>,
     /// By distance; empty without a path.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub by_distance: Vec<DistanceBand>,
@@ -54,6 +57,7 @@ impl ProtocolRun {
             completed: load.map_or(0, |load| load.completed),
             failed: load.map_or(0, |load| load.failed.values().sum()),
             response_time_ns: load.map(|load| load.response_time_ns).filter(|times| times.count > 0),
+            server_tcp: document.server.as_ref().map(|server| server.tcp.clone()).filter(|tcp| !tcp.is_empty()),
             by_distance: load.map(|load| load.by_distance.clone()).unwrap_or_default(),
         }
     }

@@ -5,6 +5,7 @@ use std::fs;
 use serde_json::Value;
 
 use crate::support::document::{assert_packets_agree, check, count};
+use crate::support::readers::{folder, script};
 use crate::support::tls::Authority;
 use crate::support::workspace::{Workspace, str_of};
 
@@ -155,6 +156,43 @@ fn clients_move_their_connections_unless_the_server_forbids_it() {
     let url = "https://server:8443/10k.bin";
     let arguments = ["bench", url, "--server", &server, "-d", "1s", "--rtt", "10ms", "--change", "1s:migrate"];
     workspace.run(&arguments).refused(1, &["--http 3"]);
+}
+
+/// aioquic as the server: responses of many sizes, bodies, and a connection that moves: it follows.
+#[test]
+fn aioquic_serves_the_load_and_follows_its_moves() {
+    let workspace = Workspace::new();
+    let authority = Authority::new(&workspace, "authority");
+    let certificate = authority.sign(&["server"], EXPIRY_YEAR);
+    let server = format!(
+        "exec {}/venv/bin/python {} 0.0.0.0 8443 {} {}",
+        folder().display(),
+        script("http3_server.py").display(),
+        str_of(&certificate.cert),
+        str_of(&certificate.key)
+    );
+    let trust = format!("--cacert {}", str_of(&authority.file()));
+    for (path, options, requests) in [
+        ("/10000.bin", "-c 4 --clients 4 --streams 8 -n 200", 200),
+        ("/0.bin", "-c 1 --clients 1 -n 5", 5),
+        ("/1300000.bin", "-c 1 --clients 1 -n 4 --loss 1%", 4),
+        ("/upload", "-c 2 --clients 2 -n 10 --body @upload.bin --expect-body 300000", 10),
+    ] {
+        fs::write(workspace.path().join("upload.bin"), vec![b'x'; 300_000]).unwrap();
+        let options = format!("{trust} --http 3 --rtt 10ms {options}");
+        let options = options.replace("@", &format!("@{}/", workspace.path().display()));
+        let document = bench(&workspace, path, &server, &options);
+        assert_eq!(count(&document, "load.completed"), requests, "{path}: {}", document["load"]);
+        assert_eq!(check(&document, "vantage_points_agree_requests")["state"], "ok", "{}", document["validity"]);
+    }
+    let options = format!("{trust} --http 3 --rtt 10ms --clients 2 -c 2 -d 2s --warmup 0s --change 1s:migrate");
+    let document = bench(&workspace, "/10000.bin", &server, &options);
+    let quic = &document["load"]["quic"];
+    assert_eq!((count(quic, "migrations"), count(quic, "migrations_refused")), (2, 0), "{quic}");
+    assert_eq!(count(&document, "watch.quic.migrations"), 2, "{}", document["watch"]);
+    assert_eq!(document["load"]["failed"].as_object().map(serde_json::Map::len), Some(0), "{}", document["load"]);
+    assert_eq!(count(&document, "load.connections_opened"), 2, "{}", document["load"]);
+    assert_packets_agree(&document);
 }
 
 #[test]
