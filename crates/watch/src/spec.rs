@@ -45,7 +45,8 @@ pub struct Limits {
     /// Maximum number of connections, including closed ones that wait for late packets. When the table is full, a new
     /// connection replaces a closed one, otherwise one of the longest silent.
     pub flows: usize,
-    /// Bytes held for one direction of one connection: heads in several segments, and segments beyond a hole.
+    /// Bytes held for one direction of one connection: heads in several segments, and segments beyond a hole, of which
+    /// there are as many as the sender has in transit.
     pub held_per_direction: usize,
     /// Bytes held by all connections together. A stream that would need more loses its framing.
     pub held_in_all: usize,
@@ -62,7 +63,7 @@ impl Default for Limits {
     fn default() -> Limits {
         Limits {
             flows: 1 << 20,
-            held_per_direction: 256 * 1024,
+            held_per_direction: 4 << 20,
             held_in_all: 256 << 20,
             holes: 64,
             pipelined: 128,

@@ -232,7 +232,7 @@ impl Outlet for Socket {
     }
 
     fn segments_max(&self) -> usize {
-        self.state.max_gso_segments()
+        self.state.max_gso_segments().min(SEGMENTS_MAX)
     }
 }
 
@@ -260,6 +260,9 @@ const RELAY: u64 = u64::MAX - 2;
 const SOCKET: u64 = u64::MAX - 3;
 /// Descriptors in the set.
 const EVENTS: usize = 4;
+/// Datagrams that the kernel divides in one message, which has at most 65,507 bytes: a longer one fails as a whole
+/// (EMSGSIZE). The longest datagram that quinn-proto tries has 1,452 bytes.
+const SEGMENTS_MAX: usize = 65_507 / 1_472;
 /// Longest message: datagrams that the kernel joined.
 const MESSAGE_BYTES: usize = 64 << 10;
 /// Calls of recvmmsg per turn.

@@ -396,7 +396,7 @@ impl QuicFlow {
 
     /// Mean round trip by the spin bit, of the direction with more samples.
     pub(super) fn spin_rtt_ns(&self) -> Option<u64> {
-        self.spin.map(|spin| spin.summary()).into_iter().max_by_key(|summary| summary.count)?.mean_ns()
+        Spin::summaries(&self.spin).into_iter().max_by_key(|summary| summary.count)?.mean_ns()
     }
 
     /// The record in its present state: releases all held memory. `key_ends` are the ends of the key, in its order.
@@ -416,7 +416,8 @@ impl QuicFlow {
         });
         let timestamp = |at: u64| Timestamp::from_nanos(at);
         let id = |id: &ConnectionId| (!id.is_empty()).then(|| format!("{id:?}").into());
-        let sent = |direction: usize| QuicSent { spin_rtt: self.spin[direction].summary(), ..self.sent[direction] };
+        let spin_rtt = Spin::summaries(&self.spin);
+        let sent = |direction: usize| QuicSent { spin_rtt: spin_rtt[direction], ..self.sent[direction] };
         QuicConnectionRecord {
             connection: self.number,
             client: key_ends[usize::from(self.client_is_second)],

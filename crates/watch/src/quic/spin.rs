@@ -6,6 +6,8 @@
 //! leave it constant, or set it at random: if it changes with 30 to 70 % of the packets there is no figure, which also
 //! excludes connections with two or three packets a round trip. An end that pauses makes the sample longer, as a
 //! delayed acknowledgement does; so the smallest samples are round trips, and the mean is an upper bound.
+//!
+//! An end that repeats a random bit shows a slower random bit: where one direction is random, neither has a figure.
 
 use schema::RttSummary;
 
@@ -41,11 +43,14 @@ impl Spin {
         }
     }
 
-    /// The samples, if they are round trips.
-    pub(super) fn summary(&self) -> RttSummary {
+    /// The samples of both directions of a connection, if they are round trips.
+    pub(super) fn summaries(directions: &[Spin; 2]) -> [RttSummary; 2] {
+        if directions.iter().any(Spin::is_random) { Default::default() } else { directions.map(|spin| spin.samples) }
+    }
+
+    fn is_random(&self) -> bool {
         let percent = self.changes * 100 / self.packets.max(1);
-        let is_random = self.packets >= DECISIVE_PACKETS && RANDOM_PERCENT.contains(&percent);
-        if is_random { RttSummary::default() } else { self.samples }
+        self.packets >= DECISIVE_PACKETS && RANDOM_PERCENT.contains(&percent)
     }
 }
 
@@ -68,7 +73,7 @@ mod tests {
             let sent = if packet % 10 == 1 { packet.saturating_sub(2) } else { packet };
             spin.note(sent / 50 % 2 == 1, packet * MS, Some(50 * MS));
         }
-        let samples = spin.summary();
+        let [samples, _] = Spin::summaries(&[spin, Spin::default()]);
         assert!((18..=19).contains(&samples.count), "{samples:?}");
         assert!(samples.min_ns >= 48 * MS && samples.max_ns <= 52 * MS, "{samples:?}");
     }
@@ -77,7 +82,8 @@ mod tests {
     fn alternating_bits_of_one_packet_a_round_trip_are_samples() {
         let mut spin = Spin::default();
         (0..100).for_each(|packet| spin.note(packet % 2 == 1, packet * 50 * MS, None));
-        assert_eq!((spin.summary().count, spin.summary().max_ns), (98, 50 * MS));
+        let [samples, _] = Spin::summaries(&[spin, Spin::default()]);
+        assert_eq!((samples.count, samples.max_ns), (98, 50 * MS));
     }
 
     #[test]
@@ -88,6 +94,25 @@ mod tests {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             random.note(state >> 63 == 1, packet * MS, Some(50 * MS));
         }
-        assert_eq!((constant.summary().count, random.summary().count), (0, 0));
+        assert_eq!(Spin::summaries(&[constant, random]).map(|summary| summary.count), [0, 0]);
+    }
+
+    /// A client draws each bit; the server repeats the last one of each burst in a hundred packets.
+    #[test]
+    fn repeated_random_bits_give_no_figure() {
+        let (mut client, mut server, mut state) = (Spin::default(), Spin::default(), 1u64);
+        for burst in 0..100 {
+            let mut bit = false;
+            for packet in 0..10 {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                bit = state >> 63 == 1;
+                client.note(bit, burst * 20 * MS + packet, Some(60 * MS));
+            }
+            for packet in 0..100 {
+                server.note(bit, burst * 20 * MS + 20 + packet, Some(60 * MS));
+            }
+        }
+        assert!(server.samples.count > 20, "{server:?}");
+        assert_eq!(Spin::summaries(&[client, server]).map(|summary| summary.count), [0, 0]);
     }
 }
