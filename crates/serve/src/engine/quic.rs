@@ -267,3 +267,26 @@ const SEGMENTS_MAX: usize = 65_507 / 1_472;
 const MESSAGE_BYTES: usize = 64 << 10;
 /// Calls of recvmmsg per turn.
 const RECEIVES_PER_TURN: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of a message that is too long nothing would be sent, and no error seen.
+    #[test]
+    fn most_datagrams_of_a_message_all_arrive() {
+        let (sender, receiver) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
+        receiver.set_nonblocking(true).unwrap();
+        let state = UdpSocketState::new((&sender).into()).unwrap();
+        let mut socket = Socket { socket: sender, state, kept: None };
+        let longest = 1_452;
+        let size = socket.segments_max() * longest;
+        let destination = receiver.local_addr().unwrap();
+        let transmit = Transmit { destination, size, ecn: None, segment_size: Some(longest), src_ip: None };
+        socket.transmit(transmit, &vec![7; size]);
+        let mut buffer = [0; 2_000];
+        let received = std::iter::from_fn(|| receiver.recv(&mut buffer).ok()).collect::<Vec<_>>();
+        assert_eq!(received, vec![longest; socket.segments_max()]);
+        assert!(socket.segments_max() > 1 && !socket.is_blocked());
+    }
+}

@@ -132,8 +132,11 @@ impl QuicFlow {
         if let Some(kind) = header.kind() {
             let body = LongBody::parse(datagram.payload, &header, kind, datagram.length)?;
             let mut initial = Initial::new(header.version, header.destination)?;
-            if let Some(packet) = datagram.payload.get(..body.number_at + body.length) {
-                initial.open(Direction::Up, packet, body.number_at, &mut Vec::new())?;
+            match datagram.payload.get(..body.number_at + body.length) {
+                Some(packet) => drop(initial.open(Direction::Up, packet, body.number_at, &mut Vec::new())?),
+                // A client may clear the bit that marks QUIC (RFC 9287): then only decryption tells.
+                None if header.first & FIXED_BIT == 0 => return None,
+                None => {}
             }
             flow.keep_initial(initial, out);
         }
@@ -173,7 +176,7 @@ impl QuicFlow {
             crate::work::spend(1);
             if !is_long(first) {
                 // Zeros behind a long packet are padding of the datagram.
-                if packets == 0 || first & FIXED_BIT != 0 {
+                if packets == 0 || rest.iter().any(|&byte| byte != 0) {
                     packets += 1;
                     self.receive_short(direction, first, out);
                     self.receive_data(direction, rest, rest.len() == left, scratch, out);
@@ -458,7 +461,7 @@ fn first_initial(datagram: &Datagram<'_>) -> Option<LongHeader> {
     }
     let header = LongHeader::parse(datagram.payload)?;
     let is_initial = match header.kind() {
-        Some(kind) => kind == LongKind::Initial && header.first & FIXED_BIT != 0,
+        Some(kind) => kind == LongKind::Initial,
         None => wire::quic::is_reserved(header.version),
     };
     (is_initial && header.destination.len() >= DESTINATION_MIN).then_some(header)

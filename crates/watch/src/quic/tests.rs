@@ -44,7 +44,20 @@ fn long(
     number: u32,
     plain: &[u8],
 ) -> Vec<u8> {
-    let mut header = vec![0xC3 | code << 4];
+    long_from(0xC3, protection, code, version, [destination, source], number, plain)
+}
+
+/// The same, from a first byte without the type.
+fn long_from(
+    first: u8,
+    protection: &Protection,
+    code: u8,
+    version: u32,
+    [destination, source]: [ConnectionId; 2],
+    number: u32,
+    plain: &[u8],
+) -> Vec<u8> {
+    let mut header = vec![first | code << 4];
     header.extend(version.to_be_bytes());
     for id in [destination, source] {
         header.push(id.len() as u8);
@@ -240,6 +253,33 @@ fn only_packets_that_decrypt_begin_a_connection() {
     other.send_cut(true, &good, 1024);
     let record = other.connection();
     assert_eq!((record.undecrypted_packets, record.server_name), (1, None));
+}
+
+/// RFC 9287: a client that remembers the server's permission clears the bit that marks QUIC from its first packet on.
+#[test]
+fn packets_without_the_quic_bit_are_read() {
+    let mut talk = Talk::new(VERSION_1);
+    let mut plain = client_initial().1[..245].to_vec();
+    plain.resize(1162, 0);
+    let greased = |first| long_from(first, &talk.keys()[0], 0, VERSION_1, [talk.original, talk.client_id], 0, &plain);
+    let first = greased(0x83);
+    let mut damaged = first.clone();
+    damaged[700] ^= 1;
+    talk.send(true, &damaged);
+    talk.send_cut(true, &first, 1024);
+    let counts = talk.watch.live().counts;
+    assert_eq!((counts.quic, counts.other), (0, 2), "without the bit only decryption tells");
+    talk.send(true, &first);
+    let answer = talk.server_initial(0, &ack(0));
+    talk.wait(50).send(false, &answer);
+    // A short packet without the bit behind a long one is no padding, and zeros are.
+    let coalesced = |rest: &[u8]| [&talk.server_initial(1, &ack(0))[..], rest].concat();
+    let [with_packet, with_padding] = [coalesced(&[0, 7, 7, 7, 9, 9]), coalesced(&[0; 40])];
+    talk.send(false, &with_packet);
+    talk.send(false, &with_padding);
+    let record = talk.connection();
+    assert_eq!((record.up.initial_packets, record.server_name.is_some()), (1, true));
+    assert_eq!((record.down.one_rtt_packets, record.down.coalesced_datagrams), (1, 1));
 }
 
 #[test]
