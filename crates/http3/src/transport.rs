@@ -57,7 +57,7 @@ pub struct Transport {
     pub ecn: bool,
     /// [`Connection::transmit`](crate::Connection::transmit) may give several datagrams at once.
     pub segmentation_offload: bool,
-    /// The spin bit shows the RTT (RFC 9000, section 17.4) on most connections; one of 16 hides it by chance.
+    /// The spin bit shows the RTT (RFC 9000, section 17.4) on 7 of 8 connections, drawn.
     pub spin_bit: bool,
 }
 

@@ -213,7 +213,7 @@ pub struct Quic {
     /// The kernel divides and joins datagrams (UDP_SEGMENT, UDP_GRO) where it can.
     #[serde(default)]
     pub offload: bool,
-    /// The load shows the RTT by the spin bit, on 15 of 16 connections.
+    /// The load shows the RTT by the spin bit, on 7 of 8 connections.
     #[serde(default)]
     pub spin_bit: bool,
     /// Finished handshakes.
