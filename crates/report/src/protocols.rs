@@ -1,6 +1,6 @@
 //! One load by several HTTP versions and loss rates: a table for the terminal, and a page.
 
-use schema::{CheckState, ProtocolRun, ProtocolsDocument, Quantiles, Verdict};
+use schema::{Check, CheckState, ProtocolRun, ProtocolsDocument, Quantiles, Validity, Verdict};
 
 use crate::figures::{count, duration};
 use crate::page::{Page, Section, Table};
@@ -128,10 +128,12 @@ pub fn table(document: &ProtocolsDocument) -> ProtocolTable {
     if let Some(tcp) = versions_of_tcp.filter_map(|run| run.server_tcp.as_ref()).next()
         && versions.contains(&"3")
     {
-        notes.push(format!(
-            "Over TCP the server sent with {tcp}, over QUIC with its own: `--server-tcp cc=cubic` makes them alike for \
-             servers whose QUIC uses CUBIC."
-        ));
+        let alike = if tcp.contains("congestion control cubic") {
+            ""
+        } else {
+            ": `--server-tcp cc=cubic` makes them alike for servers whose QUIC uses CUBIC"
+        };
+        notes.push(format!("Over TCP the server sent with {tcp}, over QUIC with its own congestion control{alike}."));
     }
     notes.push("One run each; `yamabiko compare RUN RUN` tells whether a difference is more than chance.".to_owned());
     ProtocolTable { head, rows, notes }
@@ -152,6 +154,16 @@ fn name(run: &ProtocolRun) -> String {
         Some(loss) => format!("HTTP/{} at a loss of {loss}", run.http),
         None => format!("HTTP/{}", run.http),
     }
+}
+
+/// The checks of all runs as of one, so that the figures are not behind a screen of verdicts; each is named by its run.
+fn validity(document: &ProtocolsDocument) -> Validity {
+    let of_run = |run: &ProtocolRun| {
+        let name = name(run);
+        let named = |check: &Check| Check { name: format!("{name}: {}", check.name), ..check.clone() };
+        run.validity.checks.iter().map(named).collect::<Vec<_>>()
+    };
+    Validity::from_checks(document.runs.iter().flat_map(of_run).collect())
 }
 
 /// The page of a document.
@@ -179,20 +191,17 @@ pub fn page(document: &ProtocolsDocument) -> Page {
         .figure(bars("95th percentile of the response time", |times| times.p95));
     let section = notes.iter().fold(section, Section::text);
     let runs: Vec<&str> = document.runs.iter().map(|run| run.run.as_str()).filter(|run| !run.is_empty()).collect();
-    document
-        .runs
-        .iter()
-        .fold(Page::new("HTTP versions compared").subject("", document.command.clone()), |page, run| {
-            page.judged(name(run), &run.validity)
-        })
+    Page::new("HTTP versions compared")
+        .subject("", document.command.clone())
+        .judged("", &validity(document))
         .section(section)
         .foot(format!("Stored runs: {}", runs.join(", ")))
 }
 
 #[cfg(test)]
 mod tests {
+    use schema::PROTOCOLS_SCHEMA;
     use schema::document::DistanceBand;
-    use schema::{PROTOCOLS_SCHEMA, Validity};
 
     use super::*;
 

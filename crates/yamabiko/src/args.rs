@@ -85,7 +85,7 @@ pub use self::manager::{Manager, ManagerWhat, Token, TokenAdd};
 pub use self::manifests::Manifests;
 #[cfg(test)]
 pub use self::matrix::expanded;
-pub use self::matrix::{Matrix, MatrixRun};
+pub use self::matrix::{Auto, Matrix, MatrixRun};
 pub use self::merge::Merge;
 #[cfg(feature = "experiments")]
 pub use self::predict::{Described, Predict, Prediction};

@@ -26,6 +26,12 @@ fn main() -> ExitCode {
     if let Some(words) = args::ab::words(std::env::args_os()) {
         return exit::code(verb::ab::run(&words));
     }
+    if let Some(auto) = args::Auto::of(std::env::args_os()) {
+        return match verb::auto::run(&auto) {
+            Ok(outcome) => exit::code(outcome),
+            Err((error, words)) => exit::usage(&error, &words),
+        };
+    }
     match args::Matrix::of(std::env::args_os()) {
         Ok(None) => {}
         Ok(Some(matrix)) => {

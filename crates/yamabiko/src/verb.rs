@@ -1,6 +1,7 @@
 //! The verbs of the command line, one module each, and what they share.
 
 pub mod ab;
+pub mod auto;
 pub mod bench;
 #[cfg(feature = "experiments")]
 pub mod cache;

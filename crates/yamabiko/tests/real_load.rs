@@ -7,6 +7,7 @@ mod real_load {
     mod ab;
     mod against;
     mod against_http2;
+    mod against_http3;
     mod bench;
     mod dynamic;
     mod explain;

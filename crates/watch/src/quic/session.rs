@@ -172,7 +172,7 @@ fn read_frame<'a>(mut bytes: &'a [u8], each: &mut impl FnMut(Frame<'a>)) -> Opti
     let kind = varint(&mut bytes)?;
     let numbers = |bytes: &mut &'a [u8], count: usize| (0..count).try_for_each(|_| varint(bytes).map(|_| ()));
     match kind {
-        PADDING | PING | HANDSHAKE_DONE => {}
+        PADDING | PING | HANDSHAKE_DONE | IMMEDIATE_ACK => {}
         ACK | ACK_ECN => return read_ack(bytes, kind == ACK_ECN).map(|(_, rest)| rest),
         RESET_STREAM => {
             let id = varint(&mut bytes)?;
@@ -198,6 +198,7 @@ fn read_frame<'a>(mut bytes: &'a [u8], each: &mut impl FnMut(Frame<'a>)) -> Opti
         MAX_DATA | MAX_STREAMS_BIDI | MAX_STREAMS_UNI | DATA_BLOCKED | STREAMS_BLOCKED_BIDI | STREAMS_BLOCKED_UNI
         | RETIRE_CONNECTION_ID => numbers(&mut bytes, 1)?,
         STOP_SENDING | MAX_STREAM_DATA | STREAM_DATA_BLOCKED => numbers(&mut bytes, 2)?,
+        ACK_FREQUENCY | RESET_STREAM_AT => numbers(&mut bytes, 4)?,
         NEW_CONNECTION_ID => {
             numbers(&mut bytes, 2)?;
             let (&length, rest) = bytes.split_first()?;
@@ -256,6 +257,12 @@ const PATH_RESPONSE: u64 = 0x1B;
 const CONNECTION_CLOSE: u64 = initial::CONNECTION_CLOSE as u64;
 const APPLICATION_CLOSE: u64 = 0x1D;
 const HANDSHAKE_DONE: u64 = 0x1E;
+/// Of draft-ietf-quic-ack-frequency: an endpoint that suspects a loss asks for an acknowledgement in the packet with the
+/// data. What follows an unknown frame cannot be read.
+const IMMEDIATE_ACK: u64 = 0x1F;
+const ACK_FREQUENCY: u64 = 0xAF;
+/// Of draft-ietf-quic-reliable-stream-reset: what is reliable still arrives.
+const RESET_STREAM_AT: u64 = 0x24;
 /// RFC 9221.
 const DATAGRAM: u64 = 0x30;
 const DATAGRAM_COUNTED: u64 = 0x31;
@@ -276,6 +283,7 @@ mod tests {
             &[0x18, 1, 0, 4, 1, 2, 3, 4],
             &[7; 16],
             &[0x1A, 1, 2, 3, 4, 5, 6, 7, 8],
+            &[0x1F, 0x40, 0xAF, 0, 1, 2, 3, 0x24, 0, 1, 2, 3],
             &[0x0F, 4, 0x41, 0, 2, b'h', b'i'],
             &[4, 8, 0, 0],
             &[0x08, 0, b'x', b'y'],

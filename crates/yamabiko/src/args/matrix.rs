@@ -22,17 +22,21 @@ pub struct MatrixRun {
     pub words: Vec<OsString>,
 }
 
-/// Options that only some HTTP versions have: others run without them. `true`: the option has a value.
-const OF_VERSIONS: [(&str, bool, &[&str]); 8] = [
-    ("--streams", true, &["2", "3"]),
-    ("--http2-stream-window", true, &["2"]),
-    ("--http2-connection-window", true, &["2"]),
-    ("--http3-stream-window", true, &["3"]),
-    ("--http3-connection-window", true, &["3"]),
-    ("--http3-congestion-control", true, &["3"]),
-    ("--http3-initial-rtt", true, &["3"]),
-    ("--early-data", false, &["3"]),
-];
+/// The versions that have an option; `None` if all have it. Others run without it.
+fn versions_of(option: &str) -> Option<&'static [&'static str]> {
+    match option {
+        "--streams" => Some(&["2", "3"]),
+        "--early-data" => Some(&["3"]),
+        _ if option.starts_with("--http2-") => Some(&["2"]),
+        _ if option.starts_with("--http3-") => Some(&["3"]),
+        _ => None,
+    }
+}
+
+/// Whether an option of [`versions_of`] has a value.
+fn has_value(option: &str) -> bool {
+    option != "--early-data" && !option.starts_with("--http3-no-")
+}
 
 /// Version without `--http`.
 const USUAL_VERSION: &str = "1.1";
@@ -43,9 +47,64 @@ impl Matrix {
     /// # Errors
     /// The same value twice, or an empty one.
     pub fn of(words: impl IntoIterator<Item = OsString>) -> Result<Option<Matrix>, String> {
+        let Some(Split { rest, http, loss }) = Split::of(words) else { return Ok(None) };
+        let is_list = |typed: &Option<String>| typed.as_ref().is_some_and(|typed| typed.contains(','));
+        // Bursts of losses (ge:..) have commas of their own.
+        let is_bursts = loss.as_ref().is_some_and(|loss: &String| loss.trim_start().starts_with("ge:"));
+        if !is_list(&http) && (!is_list(&loss) || is_bursts) {
+            return Ok(None);
+        }
+        let versions = values("--http", http.as_deref().unwrap_or(USUAL_VERSION))?;
+        let losses: Vec<Option<String>> = match &loss {
+            Some(loss) if is_bursts => vec![Some(loss.clone())],
+            Some(loss) => values("--loss", loss)?.into_iter().map(Some).collect(),
+            None => vec![None],
+        };
+        let mut runs = Vec::new();
+        for loss in &losses {
+            for http in &versions {
+                let words = words_of_run(&rest, http, loss.as_deref());
+                runs.push(MatrixRun { http: http.clone(), loss: loss.clone(), words });
+            }
+        }
+        Ok(Some(Matrix { runs }))
+    }
+}
+
+/// A command line of `bench --http auto`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Auto {
+    rest: Vec<OsString>,
+    loss: Option<String>,
+}
+
+impl Auto {
+    /// `None` of any other command line.
+    pub fn of(words: impl IntoIterator<Item = OsString>) -> Option<Auto> {
+        let Split { rest, http, loss } = Split::of(words)?;
+        (http.as_deref() == Some("auto")).then_some(Auto { rest, loss })
+    }
+
+    /// The command line with this version instead, without the options that it does not have.
+    pub fn words(&self, http: &str) -> Vec<OsString> {
+        words_of_run(&self.rest, http, self.loss.as_deref())
+    }
+}
+
+/// A command line of `bench`, in parts.
+struct Split {
+    /// The words without the two options, the program first.
+    rest: Vec<OsString>,
+    http: Option<String>,
+    loss: Option<String>,
+}
+
+impl Split {
+    /// `None` of another verb, and if an option is given twice or without a value: clap refuses it.
+    fn of(words: impl IntoIterator<Item = OsString>) -> Option<Split> {
         let words: Vec<OsString> = words.into_iter().collect();
         if words.get(1).is_none_or(|verb| verb != "bench") {
-            return Ok(None);
+            return None;
         }
         let (mut rest, mut http, mut loss) = (Vec::new(), None, None);
         let mut all = words.into_iter();
@@ -67,36 +126,19 @@ impl Matrix {
                 }
             };
             let next = || all.next().map(|word| word.to_string_lossy().into_owned());
-            match value.map(str::to_owned).or_else(next) {
-                // Twice the same option: clap refuses it.
-                Some(value) if into.is_none() => *into = Some(value),
-                _ => return Ok(None),
-            }
+            let value = value.map(str::to_owned).or_else(next).filter(|_| into.is_none())?;
+            *into = Some(value);
         }
-        let is_list = |typed: &Option<String>| typed.as_ref().is_some_and(|typed| typed.contains(','));
-        // Bursts of losses (ge:..) have commas of their own.
-        let is_bursts = loss.as_ref().is_some_and(|loss: &String| loss.trim_start().starts_with("ge:"));
-        if !is_list(&http) && (!is_list(&loss) || is_bursts) {
-            return Ok(None);
-        }
-        let versions = values("--http", http.as_deref().unwrap_or(USUAL_VERSION))?;
-        let losses: Vec<Option<String>> = match &loss {
-            Some(loss) if is_bursts => vec![Some(loss.clone())],
-            Some(loss) => values("--loss", loss)?.into_iter().map(Some).collect(),
-            None => vec![None],
-        };
-        let mut runs = Vec::new();
-        for loss in &losses {
-            for http in &versions {
-                let mut words = without_options_of_others(&rest, http);
-                let mut options: Vec<OsString> = vec!["--http".into(), http.into()];
-                options.extend(loss.iter().map(|loss| OsString::from(format!("--loss={loss}"))));
-                words.splice(2..2, options);
-                runs.push(MatrixRun { http: http.clone(), loss: loss.clone(), words });
-            }
-        }
-        Ok(Some(Matrix { runs }))
+        Some(Split { rest, http, loss })
     }
+}
+
+fn words_of_run(rest: &[OsString], http: &str, loss: Option<&str>) -> Vec<OsString> {
+    let mut words = without_options_of_others(rest, http);
+    let mut options: Vec<OsString> = vec!["--http".into(), http.into()];
+    options.extend(loss.map(|loss| OsString::from(format!("--loss={loss}"))));
+    words.splice(2..2, options);
+    words
 }
 
 /// The command lines that a command line makes: of each run, or itself.
@@ -130,9 +172,9 @@ fn without_options_of_others(words: &[OsString], http: &str) -> Vec<OsString> {
     while let Some(word) = words.next() {
         let text = word.to_string_lossy();
         let name = text.split_once('=').map_or(&*text, |(name, _)| name);
-        match OF_VERSIONS.iter().find(|(option, ..)| *option == name) {
-            Some((_, has_value, versions)) if !versions.contains(&http) => {
-                if *has_value && !text.contains('=') {
+        match versions_of(name) {
+            Some(versions) if !versions.contains(&http) => {
+                if has_value(name) && !text.contains('=') {
                     words.next();
                 }
             }
@@ -170,15 +212,47 @@ mod tests {
 
     #[test]
     fn options_of_a_version_are_left_out_for_the_others() {
-        let runs = matrix("yamabiko bench --streams 10 --http2-stream-window=64KiB --early-data u --http 1.1,2,3");
+        let runs = matrix(
+            "yamabiko bench --streams 10 --http2-stream-window=64KiB --early-data --http3-no-ecn --http3-idle-timeout 9s u \
+             --http 1.1,2,3",
+        );
         assert_eq!(
             runs.unwrap().unwrap(),
             [
                 "yamabiko bench --http 1.1 u",
                 "yamabiko bench --http 2 --streams 10 --http2-stream-window=64KiB u",
-                "yamabiko bench --http 3 --streams 10 --early-data u",
+                "yamabiko bench --http 3 --streams 10 --early-data --http3-no-ecn --http3-idle-timeout 9s u",
             ]
         );
+    }
+
+    /// Whether an option has a value must not depend on a list that nobody keeps.
+    #[test]
+    fn every_option_of_a_version_is_known_with_its_value() {
+        let command = crate::help::command();
+        let bench = command.find_subcommand("bench").unwrap();
+        let mut seen = 0;
+        for option in bench.get_arguments() {
+            let Some(name) = option.get_long().map(|long| format!("--{long}")) else { continue };
+            if versions_of(&name).is_some() {
+                seen += 1;
+                assert_eq!(has_value(&name), option.get_action().takes_values(), "{name}");
+            }
+        }
+        assert!(seen >= 12, "{seen}");
+    }
+
+    #[test]
+    fn auto_takes_the_words_of_the_version_that_is_chosen() {
+        let auto = |line: &str| Auto::of(line.split(' ').map(OsString::from));
+        let words = auto("yamabiko bench u --loss 1% --http auto --http3-no-ecn").unwrap();
+        let line = |http| words.words(http).iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
+        assert_eq!(line("2"), "yamabiko bench --http 2 --loss=1% u");
+        assert_eq!(line("3"), "yamabiko bench --http 3 --loss=1% u --http3-no-ecn");
+        for other in ["yamabiko bench u --http 3", "yamabiko compare u --http auto", "yamabiko bench u -- --http auto"]
+        {
+            assert_eq!(auto(other), None, "{other}");
+        }
     }
 
     #[test]

@@ -3,6 +3,8 @@
 //! The runs have the same plan, seed and distances; only the HTTP version and the loss differ. Each is stored as a run
 //! of its own.
 
+use std::ffi::OsString;
+
 use anyhow::{Result, bail, ensure};
 use plan::Plan;
 use schema::{PROTOCOLS_SCHEMA, ProtocolRun, ProtocolsDocument};
@@ -28,15 +30,21 @@ pub type WrongUsage = (clap::Error, Vec<String>);
 /// # Errors
 /// Wrong usage.
 pub fn parse(matrix: Matrix) -> Result<Vec<(MatrixRun, Bench)>, WrongUsage> {
-    let of_run = |run: MatrixRun| {
-        let words = || run.words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-        match help::parse_words(run.words.clone()) {
-            Ok(Arguments { verb: Verb::Bench(bench) }) => Ok((run, *bench)),
-            Ok(_) => Err((clap::Error::new(clap::error::ErrorKind::InvalidSubcommand), words())),
-            Err(error) => Err((error, words())),
-        }
-    };
+    let of_run = |run: MatrixRun| parse_bench(run.words.clone()).map(|bench| (run, bench));
     matrix.runs.into_iter().map(of_run).collect()
+}
+
+/// Parses one command line of `bench`.
+///
+/// # Errors
+/// Wrong usage.
+pub fn parse_bench(words: Vec<OsString>) -> Result<Bench, WrongUsage> {
+    let wrong = |error| (error, words.iter().map(|word| word.to_string_lossy().into_owned()).collect());
+    match help::parse_words(words.clone()) {
+        Ok(Arguments { verb: Verb::Bench(bench) }) => Ok(*bench),
+        Ok(_) => Err(wrong(clap::Error::new(clap::error::ErrorKind::InvalidSubcommand))),
+        Err(error) => Err(wrong(error)),
+    }
 }
 
 /// Makes the runs and prints their table.

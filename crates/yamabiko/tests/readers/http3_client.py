@@ -1,11 +1,13 @@
 """An HTTP/3 client of aioquic: requests files over two connections, the second with early data if the server allows it.
 
-Arguments: address, port, file of the authority, then paths. Prints a line of JSON for each connection.
+Arguments: address, port, file of the authority, then paths. Prints a line of JSON for each connection. Secrets are
+appended to the file that SSLKEYLOGFILE names.
 """
 
 import asyncio
 import hashlib
 import json
+import os
 import sys
 
 from aioquic.asyncio.client import connect
@@ -52,6 +54,8 @@ async def main():
     for has_ticket in [False, True]:
         configuration = QuicConfiguration(is_client=True, alpn_protocols=H3_ALPN, server_name="server")
         configuration.load_verify_locations(AUTHORITY)
+        if "SSLKEYLOGFILE" in os.environ:
+            configuration.secrets_log_file = open(os.environ["SSLKEYLOGFILE"], "a")
         configuration.session_ticket = tickets[0] if has_ticket else None
         async with connect(
             ADDRESS,

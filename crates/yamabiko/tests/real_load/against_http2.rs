@@ -129,7 +129,7 @@ fn nginx(workspace: &Workspace, listen: &str, tls: &str) -> String {
 }
 
 /// The requests that `watch` finds.
-fn watched(workspace: &Workspace, file: &Path, options: &[&str]) -> Vec<WireRequest> {
+pub fn watched(workspace: &Workspace, file: &Path, options: &[&str]) -> Vec<WireRequest> {
     let document = workspace.run(&[&["watch", "-r", str_of(file), "--json"], options].concat()).success().json();
     let folder = PathBuf::from(document["run"]["dir"].as_str().unwrap());
     store::read_wire_requests(&folder).unwrap().map(Result::unwrap).collect()
@@ -145,14 +145,14 @@ fn methods(requests: &[WireRequest]) -> BTreeMap<String, u64> {
     counted(requests.iter().map(method))
 }
 
-fn counted(names: impl Iterator<Item = String>) -> BTreeMap<String, u64> {
+pub fn counted(names: impl Iterator<Item = String>) -> BTreeMap<String, u64> {
     let mut counts = BTreeMap::new();
     names.for_each(|name| *counts.entry(name).or_default() += 1);
     counts
 }
 
 /// How often tshark finds each value of each field.
-fn fields(workspace: &Workspace, file: &Path, options: &[&str], names: &[&str]) -> Vec<BTreeMap<String, u64>> {
+pub fn fields(workspace: &Workspace, file: &Path, options: &[&str], names: &[&str]) -> Vec<BTreeMap<String, u64>> {
     let of = |name: &&str| {
         // By default tshark leaves out what arrives behind a lost segment.
         let read = ["-n", "-r", str_of(file), "-o", "tcp.reassemble_out_of_order:TRUE"];

@@ -206,3 +206,26 @@ fn a_server_without_http3_is_named() {
     assert_eq!(count(&document, "load.completed"), 0, "{}", document["load"]);
     assert_eq!(count(&document, "load.failed.connect_refused"), 2, "{}", document["load"]);
 }
+
+/// The version that a browser would use, of servers with all, with two and with one.
+#[test]
+fn auto_uses_http3_only_where_the_server_offers_it() {
+    let workspace = Workspace::new();
+    let (with_all, trust) = caddy(&workspace);
+    let authority = Authority::new(&workspace, "second");
+    let certificate = authority.sign(&["server"], EXPIRY_YEAR);
+    let with_two = crate::support::tls::nginx(&workspace, &[(8443, &certificate, "listen 8444 ssl http2;")]);
+    let second = format!("--cacert {}", str_of(&authority.file()));
+    for (server, port, trust, version) in
+        [(&with_all, 8443, &trust, "3"), (&with_two, 8444, &second, "2"), (&with_two, 8443, &second, "1.1")]
+    {
+        let url = format!("https://server:{port}/10k.bin");
+        let words = format!("--http auto --rtt 4ms -c 1 -n 4 {trust}");
+        let arguments: Vec<&str> =
+            ["bench", &url, "--server", server].into_iter().chain(words.split_whitespace()).collect();
+        let output = workspace.run(&arguments);
+        assert!(output.stderr.contains(&format!("HTTP/{version}: ")), "{output}");
+        let printed = workspace.run(&[&arguments[..], &["--print-plan"]].concat());
+        assert!(printed.stdout.contains(&format!("http = \"{version}\"")), "{printed}");
+    }
+}
