@@ -49,6 +49,7 @@ const PACKAGES: &[Package] = &[
     Package("man-db", "man: our manual pages"),
     Package("mandoc", "another reader of them, with a lint"),
     Package("prometheus", "promtool reads our metrics; a Prometheus takes them by remote write"),
+    Package("nats-server", "where the shards of a load meet"),
     Package("python3-venv", "where DuckDB, polars and an OpenTelemetry receiver go that read what we write"),
 ];
 
@@ -80,6 +81,7 @@ const SERVICES: &[(&str, &str)] = &[
     ("varnish", "varnish"),
     ("varnish", "varnishncsa"),
     ("prometheus", "prometheus"),
+    ("nats-server", "nats-server"),
     ("dovecot-pop3d", "dovecot"),
     ("fetchmail", "fetchmail"),
     ("postfix", "postfix"),

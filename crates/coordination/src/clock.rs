@@ -7,31 +7,9 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use schema::document::ClockOffset;
 
 use crate::Now;
-
-/// Offset of a member's wall clock from the leader's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Estimate {
-    /// The member's clock less the leader's; positive if the member's is ahead.
-    pub offset_ns: i64,
-    /// Upper bound of the estimate's error: half of the smallest round trip.
-    pub bound_ns: u64,
-    /// Round trips that were completed.
-    pub round_trips: u32,
-}
-
-impl Estimate {
-    /// The leader's own clock.
-    pub const OWN: Estimate = Estimate { offset_ns: 0, bound_ns: 0, round_trips: 0 };
-
-    /// The smallest and the largest offset that are possible.
-    pub fn interval(&self) -> (i64, i64) {
-        let bound = i64::try_from(self.bound_ns).unwrap_or(i64::MAX);
-        (self.offset_ns.saturating_sub(bound), self.offset_ns.saturating_add(bound))
-    }
-}
 
 /// Measures the offset by a fixed number of round trips, one after another.
 #[derive(Debug)]
@@ -85,11 +63,11 @@ impl Measurement {
     }
 
     /// The estimate so far; `None` without a complete round trip.
-    pub fn estimate(&self) -> Option<Estimate> {
+    pub fn estimate(&self) -> Option<ClockOffset> {
         let (round_trip, offset_ns) = self.best?;
         // Rounded up: half of an odd number of nanoseconds.
         let bound_ns = u64::try_from(round_trip.as_nanos().div_ceil(2)).unwrap_or(u64::MAX);
-        Some(Estimate { offset_ns, bound_ns, round_trips: self.completed })
+        Some(ClockOffset { offset_ns, bound_ns, round_trips: self.completed })
     }
 }
 

@@ -12,9 +12,10 @@ mod seat;
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use schema::document::ClockOffsets;
+
 use self::seat::{End, Seat};
 use crate::message::{FromMember, LeaderBody, MemberBody, Outcome, Progress, Stage, ToMembers, text};
-use crate::record::Clocks;
 use crate::{
     COLLECT_TIMEOUT, CONFIRM_LEAD, Effect, Identity, LOST_AFTER, Local, Now, Over, READY_TIMEOUT, RECONNECT_TIMEOUT,
     REPEAT_INTERVAL, START_LEAD, Summary, name,
@@ -95,9 +96,9 @@ impl Leader {
         self.effects.pop_front()
     }
 
-    /// Clocks of the shards as the members announced them before the start, by number.
-    pub fn clocks(&self) -> impl Iterator<Item = (u32, Clocks)> {
-        (1..).zip(&self.seats).map(|(index, seat)| (index, Clocks { before: seat.ready, after: None }))
+    /// ClockOffsets of the shards as the members announced them before the start, by number.
+    pub fn clocks(&self) -> impl Iterator<Item = (u32, ClockOffsets)> {
+        (1..).zip(&self.seats).map(|(index, seat)| (index, ClockOffsets { before: seat.ready, after: None }))
     }
 
     /// Takes a message of a member.

@@ -14,14 +14,18 @@
 #![cfg_attr(feature = "nats", allow(clippy::disallowed_methods, reason = "the client owns the clock and the waiting"))]
 
 mod address;
-pub mod clock;
+mod clock;
 mod leader;
 mod member;
 pub mod message;
+#[cfg(feature = "nats")]
+pub mod nats;
 pub mod pipe;
 pub mod record;
 
 use std::time::Duration;
+
+use schema::document::ClockOffsets;
 
 pub use self::address::Address;
 pub use self::leader::Leader;
@@ -97,7 +101,7 @@ pub enum Effect {
     /// Progress of all shards, about once a second.
     Summary(Summary),
     /// Measured offset of the own clock; follows before the start and after the end.
-    Clock(record::Clocks),
+    Clock(ClockOffsets),
     /// Send the own run to the object store (a member).
     Send(Ended),
     /// Fetch a member's run (the leader).

@@ -10,9 +10,10 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use schema::document::ClockOffsets;
+
 use crate::clock::{Measurement, PINGS};
 use crate::message::{Ended, FromMember, LeaderBody, MemberBody, Outcome, Progress, Stage, ToMembers, text};
-use crate::record::Clocks;
 use crate::{
     COLLECT_TIMEOUT, Effect, Identity, LOST_AFTER, Local, Now, Over, READY_TIMEOUT, RECONNECT_TIMEOUT, REPEAT_INTERVAL,
 };
@@ -32,7 +33,7 @@ pub struct Member {
     abort_on_lost: bool,
     start_ns: u64,
     progress: Progress,
-    clocks: Clocks,
+    clocks: ClockOffsets,
     ping_sequence: u64,
     is_aborted: bool,
     leader_is_silent: bool,
@@ -67,7 +68,7 @@ impl Member {
             abort_on_lost: false,
             start_ns: 0,
             progress: Progress::default(),
-            clocks: Clocks::default(),
+            clocks: ClockOffsets::default(),
             ping_sequence: 0,
             is_aborted: false,
             leader_is_silent: false,

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::clock::Estimate;
+use schema::document::ClockOffset;
 
 /// A message of a member.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -40,7 +40,7 @@ pub enum MemberBody {
     /// Its clock is measured and it waits for the start; repeated.
     Ready {
         /// Offset of its clock.
-        clock: Estimate,
+        clock: ClockOffset,
     },
     /// It has the start, and its load waits, runs, or is being stored; repeated.
     Running {

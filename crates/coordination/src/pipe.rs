@@ -39,8 +39,8 @@ pub struct Hello {
     pub abort_on_lost: bool,
     /// Whether to print progress of all shards on stderr (the leader's).
     pub prints_progress: bool,
-    /// Folder of the stored runs.
-    pub run_store: String,
+    /// Folder for archives, which are received (the leader) or made to be sent (a member).
+    pub archives: String,
 }
 
 /// From the coordinator.

@@ -4,23 +4,13 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+use schema::document::ClockOffsets;
 use serde::{Deserialize, Serialize};
-
-use crate::clock::Estimate;
 
 /// Name of the file in a run's folder.
 pub const FILE: &str = "coordination.json";
 /// Most bytes of the file that are read; it has some 400.
 const BYTES_MAX: u64 = 64 << 10;
-
-/// A shard's clock compared with the leader's.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Clocks {
-    /// Before the load; `null` if it was not measured.
-    pub before: Option<Estimate>,
-    /// After the load; `null` if it was not measured: the leader or the server was gone.
-    pub after: Option<Estimate>,
-}
 
 /// The record of one shard.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -34,7 +24,7 @@ pub struct Record {
     /// The leader's process: offsets of two sessions are not comparable.
     pub leader: u64,
     /// The clock, compared with the leader's.
-    pub clocks: Clocks,
+    pub clocks: ClockOffsets,
     /// Processor time of the coordinating process so far, in seconds.
     pub cpu_s: f64,
     /// Length of the time in which it was used, in seconds.
@@ -74,17 +64,8 @@ pub fn read(dir: &Path) -> io::Result<Option<Record>> {
     Ok(Some(serde_json::from_slice(&fs::read(path)?)?))
 }
 
-impl Clocks {
-    /// The smallest and largest offset between both measurements, error included; `None` unless both were made. A clock
-    /// that drifts evenly is within.
-    pub fn interval(&self) -> Option<(i64, i64)> {
-        let ((low, high), (other_low, other_high)) = (self.before?.interval(), self.after?.interval());
-        Some((low.min(other_low), high.max(other_high)))
-    }
-}
-
 /// The largest difference of two shards' clocks in nanoseconds; `None` if one was not measured before and after.
-pub fn largest_difference(clocks: impl IntoIterator<Item = Clocks>) -> Option<u64> {
+pub fn largest_difference(clocks: impl IntoIterator<Item = ClockOffsets>) -> Option<u64> {
     let intervals = clocks.into_iter().map(|clocks| clocks.interval()).collect::<Option<Vec<_>>>()?;
     let low = intervals.iter().map(|interval| interval.0).min()?;
     let high = intervals.iter().map(|interval| interval.1).max()?;
@@ -93,16 +74,18 @@ pub fn largest_difference(clocks: impl IntoIterator<Item = Clocks>) -> Option<u6
 
 #[cfg(test)]
 mod tests {
+    use schema::document::ClockOffset;
+
     use super::*;
 
-    fn clocks(before: (i64, u64), after: Option<(i64, u64)>) -> Clocks {
-        let estimate = |(offset_ns, bound_ns)| Estimate { offset_ns, bound_ns, round_trips: 16 };
-        Clocks { before: Some(estimate(before)), after: after.map(estimate) }
+    fn clocks(before: (i64, u64), after: Option<(i64, u64)>) -> ClockOffsets {
+        let estimate = |(offset_ns, bound_ns)| ClockOffset { offset_ns, bound_ns, round_trips: 16 };
+        ClockOffsets { before: Some(estimate(before)), after: after.map(estimate) }
     }
 
     #[test]
     fn the_largest_difference_has_the_bounds_and_the_drift() {
-        let own = Clocks { before: Some(Estimate::OWN), after: Some(Estimate::OWN) };
+        let own = ClockOffsets { before: Some(ClockOffset::default()), after: Some(ClockOffset::default()) };
         assert_eq!(largest_difference([own, own]), Some(0));
         assert_eq!(largest_difference([own, clocks((50, 2), Some((57, 3)))]), Some(60));
         assert_eq!(largest_difference([clocks((-50, 2), Some((-40, 1))), clocks((5, 2), Some((5, 1)))]), Some(59));

@@ -4,10 +4,11 @@
 use std::time::Duration;
 
 use coordination::message::{Ended, FromMember, Progress, ToMembers};
-use coordination::record::{Clocks, largest_difference};
+use coordination::record::largest_difference;
 use coordination::{Effect, Identity, Leader, Local, Member, Now, Over};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
+use schema::document::ClockOffsets;
 
 const STEP_MS: u64 = 10;
 /// True wall time at the beginning of the simulation.
@@ -30,7 +31,7 @@ struct Shard {
     ends_at_ms: Option<u64>,
     is_aborted: bool,
     ran: bool,
-    clocks: Clocks,
+    clocks: ClockOffsets,
     over: Option<(u64, Over)>,
     notes: Vec<String>,
     fetched: Vec<u32>,
@@ -105,7 +106,7 @@ impl Simulation {
                 ends_at_ms: None,
                 is_aborted: false,
                 ran: false,
-                clocks: Clocks::default(),
+                clocks: ClockOffsets::default(),
                 over: None,
                 notes: Vec::new(),
                 fetched: Vec::new(),

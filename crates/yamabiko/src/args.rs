@@ -55,6 +55,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+#[cfg(feature = "coordination")]
+use plan::CoordinationOptions;
 use plan::cli::Given;
 use plan::slo::Slo;
 use plan::{HostPlan, LoadPlan, PathPlan, ShardPlan, To, WatchPlan};
@@ -170,6 +172,10 @@ pub enum Verb {
     Merge(Merge),
     /// Print a Kubernetes job or Slurm script of a load's shards
     Manifests(Manifests),
+    /// Coordinate the shard whose process started this one
+    #[cfg(feature = "coordination")]
+    #[command(hide = true)]
+    Coordinate,
     /// List, search, tag, delete, export, import stored runs
     Runs(Runs),
     /// Print a stored run; write it as HTML, CSV, HAR ..
@@ -226,6 +232,9 @@ pub struct Bench {
     pub host: HostPlan,
     #[command(flatten)]
     pub shard: ShardPlan,
+    #[cfg(feature = "coordination")]
+    #[command(flatten)]
+    pub coordination: CoordinationOptions,
     #[command(flatten)]
     pub result: ResultOptions,
     /// Keep the headers of the packets of both ends, and explain what limits the responses, as `yamabiko explain` does
@@ -273,6 +282,9 @@ pub struct Run {
     pub rate: Option<RequestRate>,
     #[command(flatten)]
     pub shard: ShardPlan,
+    #[cfg(feature = "coordination")]
+    #[command(flatten)]
+    pub coordination: CoordinationOptions,
     /// Exit with 3 also if the result is only suspect
     #[arg(long)]
     pub strict: bool,

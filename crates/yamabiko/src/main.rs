@@ -5,6 +5,8 @@
 
 mod args;
 mod command_line;
+#[cfg(feature = "coordination")]
+mod coordinated;
 mod exit;
 mod foreign_options;
 mod help;
@@ -66,6 +68,8 @@ fn main() -> ExitCode {
         #[cfg(feature = "experiments")]
         Verb::Compare(compare) => verb::compare::run(*compare),
         Verb::Manifests(manifests) => verb::manifests::run(&manifests),
+        #[cfg(feature = "coordination")]
+        Verb::Coordinate => verb::coordinate::run(),
         Verb::Merge(merge) => verb::merge::run(&merge),
         Verb::Runs(runs) => verb::runs::run(&runs),
         #[cfg(feature = "web")]

@@ -8,6 +8,7 @@ mod real_load {
     mod against;
     mod against_http2;
     mod bench;
+    mod coordination;
     mod dynamic;
     mod explain;
     mod explain_facts;

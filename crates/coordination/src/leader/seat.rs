@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::clock::Estimate;
 use crate::message::Progress;
+use schema::document::ClockOffset;
 
 /// A member, or the place of one that was not heard yet.
 #[derive(Clone, Debug, Default)]
@@ -15,7 +15,7 @@ pub(super) struct Seat {
     /// When it was last heard.
     pub heard: Duration,
     /// Offset of its clock, once it is ready.
-    pub ready: Option<Estimate>,
+    pub ready: Option<ClockOffset>,
     /// Whether it has the start.
     pub is_confirmed: bool,
     /// Its counts so far.

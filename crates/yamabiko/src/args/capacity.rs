@@ -121,6 +121,8 @@ impl Capacity {
             explain: false,
             host: self.host,
             shard: ShardPlan::default(),
+            #[cfg(feature = "coordination")]
+            coordination: plan::CoordinationOptions::default(),
             result: ResultOptions { name, ..self.result },
         })?;
         (plan.load.rate, plan.load.duration, plan.load.warmup) = (None, None, warmup);

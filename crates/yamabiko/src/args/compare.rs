@@ -209,6 +209,8 @@ impl Compare {
             explain: false,
             host,
             shard: ShardPlan::default(),
+            #[cfg(feature = "coordination")]
+            coordination: plan::CoordinationOptions::default(),
             result: ResultOptions {
                 slo: None,
                 strict: false,

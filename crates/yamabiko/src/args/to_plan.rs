@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use plan::{Alpn, LoadPlan, Offered, Plan, RequestPlan, WatchPlan};
+use plan::{Alpn, LoadPlan, Offered, Plan, RequestPlan, ShardPlan, WatchPlan};
 use schema::Method;
 
 use super::Bench;
@@ -53,7 +53,7 @@ pub fn bench(bench: &Bench) -> Result<Plan> {
         target: bench.server.target_plan(&bench.to),
         watch: WatchPlan { tap: bench.tap, keep: bench.explain, ..bench.watch },
         host: bench.host.clone(),
-        shard: bench.shard,
+        shard: shard(bench),
         slo: bench.result.slo.clone(),
         ..Plan::default()
     };
@@ -67,6 +67,15 @@ pub fn bench(bench: &Bench) -> Result<Plan> {
         };
     }
     Ok(plan)
+}
+
+/// The shard as configured. Where the shards' leader sets the start, it is unknown as yet.
+fn shard(bench: &Bench) -> ShardPlan {
+    #[cfg(feature = "coordination")]
+    if bench.coordination.coordinate.is_some() {
+        return crate::coordinated::without_start(bench.shard);
+    }
+    bench.shard
 }
 
 /// The default number of clients.

@@ -36,17 +36,19 @@ pub struct ExecutionOptions<'a> {
 /// Makes the plan of the options, executes it, and prints the result.
 pub fn run(bench: &args::Bench) -> Result<Exit> {
     let plan = to_plan::bench(bench)?;
-    execute_plan(
-        &plan,
-        &ExecutionOptions {
-            print_plan: bench.result.print_plan,
-            json: bench.result.json,
-            strict: bench.result.strict,
-            no_save: bench.result.no_save,
-            show: bench.result.show.clone(),
-            command: &command_line(),
-        },
-    )
+    let options = ExecutionOptions {
+        print_plan: bench.result.print_plan,
+        json: bench.result.json,
+        strict: bench.result.strict,
+        no_save: bench.result.no_save,
+        show: bench.result.show.clone(),
+        command: &command_line(),
+    };
+    #[cfg(feature = "coordination")]
+    if bench.coordination.coordinate.is_some() {
+        return crate::coordinated::execute_plan(&plan, &options, &bench.coordination);
+    }
+    execute_plan(&plan, &options)
 }
 
 /// Executes a plan and prints its result.
@@ -75,7 +77,8 @@ pub fn execute_plan(plan: &Plan, options: &ExecutionOptions<'_>) -> Result<Exit>
     Ok(exit::of_document(&outcome.document, options.strict))
 }
 
-fn show(outcome: &Outcome, explained: Option<&Explained>, json: bool) -> Result<()> {
+/// Prints the result of a run.
+pub fn show(outcome: &Outcome, explained: Option<&Explained>, json: bool) -> Result<()> {
     if json {
         let mut document = serde_json::to_value(&outcome.document)?;
         if let Some(explained) = explained {

@@ -39,6 +39,10 @@ pub fn run(run: &args::Run) -> Result<Exit> {
     if plan.capacity.is_some() {
         return search_capacity(&plan, run);
     }
+    #[cfg(feature = "coordination")]
+    if run.coordination.coordinate.is_some() {
+        return crate::coordinated::execute_plan(&plan, &execution_options(run, &command_line()), &run.coordination);
+    }
     execute_plan(&plan, &execution_options(run, &command_line()))
 }
 
@@ -84,6 +88,10 @@ fn replace(plan: &mut Plan, run: &args::Run) -> Result<()> {
     }
     plan.shard.shard = run.shard.shard.or(plan.shard.shard);
     plan.shard.start_at = run.shard.start_at.or(plan.shard.start_at);
+    #[cfg(feature = "coordination")]
+    if run.coordination.coordinate.is_some() {
+        plan.shard = crate::coordinated::without_start(plan.shard);
+    }
     Ok(plan.check()?)
 }
 
