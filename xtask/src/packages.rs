@@ -50,6 +50,8 @@ const PACKAGES: &[Package] = &[
     Package("mandoc", "another reader of them, with a lint"),
     Package("prometheus", "promtool reads our metrics; a Prometheus takes them by remote write"),
     Package("nats-server", "where the shards of a load meet"),
+    Package("openssh-client", "reaches the hosts of a load, and is a client under the tap"),
+    Package("openssh-server", "those hosts"),
     Package("python3-venv", "where DuckDB, polars and an OpenTelemetry receiver go that read what we write"),
 ];
 
@@ -64,8 +66,6 @@ const FULL_PACKAGES: &[Package] = &[
     Package("msmtp", "a mail client under the tap"),
     Package("dovecot-pop3d", "the server of POP3 for a mail client"),
     Package("postfix", "the server of SMTP for a mail client"),
-    Package("openssh-client", "a client under the tap"),
-    Package("openssh-server", "its server"),
     Package("redis-tools", "a client under the tap"),
     Package("redis-server", "its server"),
     Package("postgresql-client", "a client under the tap"),

@@ -35,8 +35,16 @@ pub struct CoordinationOptions {
     #[cfg_attr(feature = "cli", arg(long, value_name = "URL", group = "start", requires = "shard"))]
     #[cfg_attr(feature = "cli", arg(conflicts_with = "no_save"))]
     pub coordinate: Option<String>,
-    /// End the load of all shards when one is lost (given to shard 0); otherwise its load is missing
-    #[cfg_attr(feature = "cli", arg(long, requires = "coordinate"))]
+    /// Make a shard on each of these hosts, reached by the system's ssh, and merge their runs here: a,b,user@c
+    #[cfg_attr(feature = "cli", arg(long, value_name = "HOST,..", value_delimiter = ',', group = "start"))]
+    #[cfg_attr(feature = "cli", arg(conflicts_with_all = ["shard", "no_save"]))]
+    pub hosts: Vec<String>,
+    /// Reach the hosts of --hosts by this command, such as 'ssh -F config' [default: ssh]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "COMMAND", requires = "hosts"))]
+    pub ssh: Option<String>,
+    /// End the load of all shards when one is lost (--hosts; with --coordinate given to shard 0); otherwise its load is
+    /// missing
+    #[cfg_attr(feature = "cli", arg(long))]
     pub abort_on_lost: bool,
 }
 

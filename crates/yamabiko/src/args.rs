@@ -55,11 +55,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
-#[cfg(feature = "coordination")]
-use plan::CoordinationOptions;
 use plan::cli::Given;
 use plan::slo::Slo;
-use plan::{HostPlan, LoadPlan, PathPlan, ShardPlan, To, WatchPlan};
+use plan::{CoordinationOptions, HostPlan, LoadPlan, PathPlan, ShardPlan, To, WatchPlan};
 use units::{RequestRate, parse_duration};
 
 pub use self::ab::Ab;
@@ -232,7 +230,6 @@ pub struct Bench {
     pub host: HostPlan,
     #[command(flatten)]
     pub shard: ShardPlan,
-    #[cfg(feature = "coordination")]
     #[command(flatten)]
     pub coordination: CoordinationOptions,
     #[command(flatten)]
@@ -282,7 +279,6 @@ pub struct Run {
     pub rate: Option<RequestRate>,
     #[command(flatten)]
     pub shard: ShardPlan,
-    #[cfg(feature = "coordination")]
     #[command(flatten)]
     pub coordination: CoordinationOptions,
     /// Exit with 3 also if the result is only suspect

@@ -21,7 +21,7 @@ const fn optional(
 }
 
 #[rustfmt::skip]
-const OPTIONAL: [Optional; 19] = [
+const OPTIONAL: [Optional; 17] = [
     optional(Some("live"), "live", "web", cfg!(feature = "web")),
     optional(None, "--live", "web", cfg!(feature = "web")),
     optional(Some("watch"), "--from", "web", cfg!(feature = "web")),
@@ -29,8 +29,6 @@ const OPTIONAL: [Optional; 19] = [
     optional(Some("watch"), "--token-file", "web", cfg!(feature = "web")),
     optional(Some("export"), "export", "export", cfg!(feature = "export")),
     optional(Some("compare"), "--junit", "export", cfg!(feature = "export")),
-    optional(None, "--coordinate", "coordination", cfg!(feature = "coordination")),
-    optional(None, "--abort-on-lost", "coordination", cfg!(feature = "coordination")),
     optional(Some("cache"), "cache", "experiments", cfg!(feature = "experiments")),
     optional(Some("capacity"), "capacity", "experiments", cfg!(feature = "experiments")),
     optional(Some("compare"), "compare", "experiments", cfg!(feature = "experiments")),
@@ -84,8 +82,6 @@ mod tests {
         "yamabiko watch -i lo --token-file file",
         "yamabiko export --otlp http://localhost/",
         "yamabiko compare a b --junit file",
-        "yamabiko bench http://localhost/ --coordinate nats://localhost --shard 0/2",
-        "yamabiko bench http://localhost/ --abort-on-lost --coordinate nats://localhost --shard 0/2",
         "yamabiko cache --proxy 127.0.0.1:3128",
         "yamabiko capacity http://localhost/ --slo p99<1s",
         "yamabiko compare a b",

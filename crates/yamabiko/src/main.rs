@@ -5,8 +5,6 @@
 
 mod args;
 mod command_line;
-#[cfg(feature = "coordination")]
-mod coordinated;
 mod exit;
 mod foreign_options;
 mod help;
@@ -14,6 +12,7 @@ mod left_out;
 mod live_child;
 mod page_file;
 mod progress;
+mod several;
 mod terminal;
 #[cfg_attr(not(feature = "web"), allow(dead_code, reason = "only a receiver checks tokens"))]
 mod token;

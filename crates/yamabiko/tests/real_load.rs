@@ -16,6 +16,7 @@ mod real_load {
     mod http2;
     mod http3;
     mod machines;
+    mod placed;
     mod protocols;
     mod serve_http2;
     mod serve_http3;

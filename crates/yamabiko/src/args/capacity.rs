@@ -121,7 +121,6 @@ impl Capacity {
             explain: false,
             host: self.host,
             shard: ShardPlan::default(),
-            #[cfg(feature = "coordination")]
             coordination: plan::CoordinationOptions::default(),
             result: ResultOptions { name, ..self.result },
         })?;

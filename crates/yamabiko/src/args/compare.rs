@@ -209,7 +209,6 @@ impl Compare {
             explain: false,
             host,
             shard: ShardPlan::default(),
-            #[cfg(feature = "coordination")]
             coordination: plan::CoordinationOptions::default(),
             result: ResultOptions {
                 slo: None,

@@ -15,6 +15,7 @@ pub use crate::command_line::{command_line, quote};
 use crate::exit::{self, Exit};
 use crate::live_child::LivePage;
 use crate::progress::Display;
+use crate::several;
 use crate::terminal;
 
 /// How to execute a plan and what to print; shared by the verbs that run plans.
@@ -44,11 +45,7 @@ pub fn run(bench: &args::Bench) -> Result<Exit> {
         show: bench.result.show.clone(),
         command: &command_line(),
     };
-    #[cfg(feature = "coordination")]
-    if bench.coordination.coordinate.is_some() {
-        return crate::coordinated::execute_plan(&plan, &options, &bench.coordination);
-    }
-    execute_plan(&plan, &options)
+    several::execute_plan(&plan, &options, &bench.coordination)
 }
 
 /// Executes a plan and prints its result.

@@ -22,42 +22,34 @@ use anyhow::{Context as _, Result, bail, ensure};
 use coordination::Address;
 use coordination::message::{Ended, Progress};
 use coordination::pipe::{FromCoordinator, Hello, ToCoordinator};
-use merge::MergeOptions;
-use plan::{CoordinationOptions, Plan, ShardOf, ShardPlan, StartAt};
+use plan::{Plan, ShardPlan, StartAt};
 use store::RunStore;
-use store::archive::{self, Import};
 use sys::signal::Interrupts;
 use testbed::drive::progress::Snapshot;
 use testbed::{Observer, Outcome, RunFacts};
 
 use self::process::Coordinator;
+use super::merge_all;
 use crate::exit::{self, Exit};
 use crate::live_child::LivePage;
 use crate::progress::Display;
 use crate::terminal::print_message;
 use crate::verb::bench::{ExecutionOptions, print, show};
-use crate::verb::merge::merge_runs;
 
 /// Interval of the counts for the leader.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
-
-/// The shard with a start that is not known yet: one beyond all that can be.
-pub fn without_start(shard: ShardPlan) -> ShardPlan {
-    ShardPlan { start_at: Some(StartAt::of_unix_ns(u64::MAX)), ..shard }
-}
 
 /// Executes the plan of a shard together with the others, and prints the result: the leader's is that of all shards.
 ///
 /// # Errors
 /// As for one run; a load that was not started, with the shards that were missing.
-pub fn execute_plan(plan: &Plan, options: &ExecutionOptions<'_>, coordination: &CoordinationOptions) -> Result<Exit> {
+pub fn execute_plan(plan: &Plan, options: &ExecutionOptions<'_>, (url, abort_on_lost): (&str, bool)) -> Result<Exit> {
     if options.print_plan {
         let plan = Plan { shard: ShardPlan { start_at: None, ..plan.shard }, ..plan.clone() };
         print(&plan.to_toml())?;
         return Ok(Exit::Success);
     }
     let shard = plan.shard.shard.context("--coordinate needs --shard INDEX/COUNT")?;
-    let url = coordination.coordinate.clone().unwrap_or_default();
     let _: Address = url.parse().map_err(|why| anyhow::anyhow!("--coordinate {url}: {why}"))?;
     // This comes first, because it restarts this program with the tap's library.
     let tap_start = plan.watch.tap.then(testbed::tapping::own_start).transpose()?;
@@ -68,12 +60,12 @@ pub fn execute_plan(plan: &Plan, options: &ExecutionOptions<'_>, coordination: &
     let archives = tempfile::Builder::new().prefix(".coordination-").tempdir_in(run_store.root())?;
     let live = LivePage::start(&options.show, true)?;
     let mut coordinator = Coordinator::start(Hello {
-        address: url,
+        address: url.to_owned(),
         index: shard.index,
         count: shard.count,
         plan_digest: part.plan_digest,
         version: part.version,
-        abort_on_lost: coordination.abort_on_lost,
+        abort_on_lost,
         prints_progress: shard.index == 0 && !options.json,
         archives: archives.path().display().to_string(),
     })?;
@@ -107,7 +99,8 @@ pub fn execute_plan(plan: &Plan, options: &ExecutionOptions<'_>, coordination: &
     if shard.index > 0 {
         return Ok(exit::of_document(&outcome.document, options.strict));
     }
-    merge_all(dir, &collected, &run_store, (&plan, shard), options)
+    let folders = std::iter::once(dir).chain(collected.folders).collect();
+    merge_all(folders, &collected.archives, &run_store, &plan, options)
 }
 
 /// Why there is no result: a start that was called off is named before what followed from it.
@@ -151,36 +144,6 @@ impl Collected {
             FromCoordinator::Start(_) => {}
         }
     }
-}
-
-/// Imports the runs of the other shards, and merges all.
-fn merge_all(
-    own: PathBuf,
-    collected: &Collected,
-    run_store: &RunStore,
-    (plan, shard): (&Plan, ShardOf),
-    options: &ExecutionOptions<'_>,
-) -> Result<Exit> {
-    let mut runs = vec![own];
-    runs.extend(collected.folders.iter().cloned());
-    for path in &collected.archives {
-        let name = path.display().to_string();
-        let file = std::fs::File::open(path).with_context(|| format!("open {name}"))?;
-        let how = Import { bytes_max: None, rename: true, seed_for_letters: sys::clock::realtime_ns() };
-        match archive::import(run_store, file, &name, how) {
-            Ok(imported) => runs.extend(imported.into_iter().map(|run| run_store.root().join(run.id))),
-            // The shard is then missing, by its name.
-            Err(error) => print_message(format_args!("coordination: a received run cannot be imported: {error}")),
-        }
-    }
-    let merge_options = MergeOptions {
-        name: plan.name.clone(),
-        output: None,
-        allow_missing: false,
-        command: options.command.to_owned(),
-    };
-    merge_runs(&runs, run_store, &merge_options, options.json, options.strict)
-        .with_context(|| format!("merging the runs of {} shards: those that exist are stored", shard.count))
 }
 
 /// Reports counts to the coordinating process.
