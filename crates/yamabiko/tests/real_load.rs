@@ -18,6 +18,7 @@ mod real_load {
     mod machines;
     mod placed;
     mod protocols;
+    mod scheduled;
     mod serve_http2;
     mod serve_http3;
     mod server;
