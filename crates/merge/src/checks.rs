@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use coordination::record::largest_difference;
 use load::{DelayBounds, Levels};
 use plan::{Plan, WatchAt};
 use schema::Document;
@@ -63,18 +64,27 @@ fn of_shards(document: &Document, sources: &Sources, sum: &Sum, allow_missing: b
         arrivals_of_all: source.part().arrivals_of_all,
         ended_early: sum.measured.1.since(facts.measured.1),
     });
-    let clocks = sources.complete.iter().map(|source| &source.part().clock);
     let load = &sources.plan.load;
     ShardsEvidence {
         count: sources.count,
         missing: sources.missing.keys().map(|&index| sources.name(index)).collect(),
         allow_missing,
         shards: shards.collect(),
-        clock_difference: sum::clock_difference(clocks).map(Duration::from_nanos),
+        clock_difference: clock_difference(sources).map(Duration::from_nanos),
         offered: document.load.as_ref().map_or(0, |load| load.offered_requests),
         phase: sum.measured.1.since(sum.measured.0),
         ends_by_schedule: load.requests.is_none() || load.is_open() && load.session.is_empty(),
     }
+}
+
+/// The largest difference of two machines' clocks, in nanoseconds: as the coordination measured it, otherwise as each
+/// machine's own clock is bounded.
+fn clock_difference(sources: &Sources) -> Option<u64> {
+    let records: Option<Vec<_>> = sources.complete.iter().map(|source| source.coordination.as_ref()).collect();
+    // Offsets from different leaders are not comparable.
+    let records = records.filter(|records| records.windows(2).all(|two| two[0].leader == two[1].leader));
+    let measured = records.and_then(|records| largest_difference(records.iter().map(|record| record.clocks)));
+    measured.or_else(|| sum::clock_difference(sources.complete.iter().map(|source| &source.part().clock)))
 }
 
 /// Names of the checks that failed or could not run.

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use load::Ending;
 use schema::Document;
-use schema::document::{Host, Load, MergedShard, OpenConnections, Recorded, Run, SCHEMA, Validity, Verdict};
+use schema::document::{
+    Host, Load, MergedShard, OpenConnections, Recorded, Run, SCHEMA, ShardCoordination, Validity, Verdict,
+};
 use store::RunFolder;
 use testbed::shard_state;
 use units::Timestamp;
@@ -163,6 +165,11 @@ fn facts_of(source: &Source) -> MergedShard {
         checks: if validity.verdict == Verdict::Valid { Vec::new() } else { checks::unwell(validity) },
         host: Some(run.host.clone()),
         clock: Some(source.part().clock.clone()),
+        coordination: source.coordination.as_ref().map(|record| ShardCoordination {
+            clock: record.clocks,
+            cpu_s: record.cpu_s,
+            wall_s: record.wall_s,
+        }),
         ..MergedShard::default()
     }
 }

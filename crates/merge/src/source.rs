@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use coordination::record::{self, Record};
 use plan::{Plan, ShardPlan, StartAt};
 use schema::Document;
 use schema::document::Shard;
@@ -34,6 +35,8 @@ pub(crate) struct Source {
     pub index: u32,
     /// The run's document.
     pub document: Document,
+    /// What the coordination measured; `None` without coordination.
+    pub coordination: Option<Record>,
 }
 
 /// A run as given: its plan, and its document if it has ended.
@@ -77,7 +80,10 @@ impl Sources {
         for given in given {
             let index = given.index();
             match given.document {
-                Some(document) => complete.push(Source { dir: given.dir, index, document }),
+                Some(document) => {
+                    let coordination = coordination_of(&given.dir)?;
+                    complete.push(Source { dir: given.dir, index, document, coordination });
+                }
                 None => drop(missing.insert(index, Some(given.dir))),
             }
         }
@@ -175,6 +181,11 @@ impl Given {
         }
         Ok(())
     }
+}
+
+fn coordination_of(dir: &Path) -> Result<Option<Record>, MergeError> {
+    let why = |error| format!("{}: {error}", record::FILE);
+    record::read(dir).map_err(|error| MergeError::Unreadable { run: dir.to_owned(), why: why(error) })
 }
 
 fn short(digest: &str) -> String {

@@ -48,7 +48,7 @@ pub use self::path::PathPlan;
 pub use self::proxy::Proxy;
 pub use self::replay::{ClientMapping, HarPlan, LogFormat, ReplayPlan};
 pub use self::server::{ServerPlan, ServerTcp};
-pub use self::shard::{ShardOf, ShardPlan, StartAt};
+pub use self::shard::{CoordinationOptions, ShardOf, ShardPlan, StartAt};
 pub use self::target::{AddressFamily, TargetPlan, To};
 pub use self::tls::{Alpn, TlsPlan, TlsVersion};
 pub use self::transport::STREAMS;

@@ -15,15 +15,37 @@ use super::Plan;
 #[cfg_attr(feature = "cli", derive(clap::Args), command(next_help_heading = "Several machines"))]
 pub struct ShardPlan {
     /// Make only this part of the load: shard INDEX of COUNT, from 0/8 to 7/8; other machines make the other shards of
-    /// the same plan and seed, and `yamabiko merge` joins the runs. Needs --start-at
+    /// the same plan and seed, and `yamabiko merge` joins the runs. Needs --start-at or --coordinate
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "cli", arg(long, value_name = "INDEX/COUNT", requires = "start_at"))]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "INDEX/COUNT", requires = "start"))]
     pub shard: Option<ShardOf>,
     /// Begin the load at this time by the wall clock, the same for all shards: 2026-11-27T08:00:00Z, or seconds since
     /// 1970
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "cli", arg(long, value_name = "TIME"))]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "TIME", group = "start"))]
     pub start_at: Option<StartAt>,
+}
+
+/// How the shards of a load find each other. Not a part of the plan: the same load is made wherever they meet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "cli", derive(clap::Args), command(next_help_heading = "Several machines"))]
+pub struct CoordinationOptions {
+    /// Meet the other shards at this NATS server, nats://HOST[:PORT][/SESSION]: shard 0 sets the start, ends all, and
+    /// merges their runs
+    #[cfg_attr(feature = "cli", arg(long, value_name = "URL", group = "start", requires = "shard"))]
+    #[cfg_attr(feature = "cli", arg(conflicts_with = "no_save"))]
+    pub coordinate: Option<String>,
+    /// Make a shard on each of these hosts, reached by the system's ssh, and merge their runs here: a,b,user@c
+    #[cfg_attr(feature = "cli", arg(long, value_name = "HOST,..", value_delimiter = ',', group = "start"))]
+    #[cfg_attr(feature = "cli", arg(conflicts_with_all = ["shard", "no_save"]))]
+    pub hosts: Vec<String>,
+    /// Reach the hosts of --hosts by this command, such as 'ssh -F config' [default: ssh]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "COMMAND", requires = "hosts"))]
+    pub ssh: Option<String>,
+    /// End the load of all shards when one is lost (--hosts; with --coordinate given to shard 0); otherwise its load is
+    /// missing
+    #[cfg_attr(feature = "cli", arg(long))]
+    pub abort_on_lost: bool,
 }
 
 /// One of several equal parts of a load: `3/8` is the fourth of eight.

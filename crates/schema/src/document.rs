@@ -18,7 +18,7 @@ pub use self::load::{
     Tls, Unsolicited, UrlPart, UrlsLeftOut,
 };
 pub use self::path::{Path, PathDirection, PathInCapture};
-pub use self::run::{Host, MergedShard, Recorded, Run, Shard, WallClock};
+pub use self::run::{ClockOffset, ClockOffsets, Host, MergedShard, Recorded, Run, Shard, ShardCoordination, WallClock};
 pub use self::server::Server;
 pub use self::validity::{Check, CheckState, Slo, SloTerm, Validity, Verdict, Weight};
 use crate::cache_part::CachePart;

@@ -74,6 +74,16 @@ pub fn bench(
     bench_tapped(plan, None, command, run_store, interrupts, observer)
 }
 
+/// The part of a load that `plan` describes, as its document will have it, without making a run. Reads the plan's files
+/// and looks up names.
+///
+/// # Errors
+/// A plan that cannot be carried out, or that is not one of several shards.
+pub fn shard_of(plan: &Plan) -> Result<schema::document::Shard, TestbedError> {
+    let (resolved, _) = Resolved::of(plan, plan.watch.tap)?;
+    resolved.shard.ok_or_else(|| TestbedError::Plan("expected the plan of a shard (--shard INDEX/COUNT)".into()))
+}
+
 /// Makes a run with a tap on the load's own sockets, if the plan configures one. This process must have been started
 /// under its own tap ([`crate::tapping::own_start`]); such a tap serves one run.
 ///

@@ -57,7 +57,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use plan::cli::Given;
 use plan::slo::Slo;
-use plan::{HostPlan, LoadPlan, PathPlan, ShardPlan, To, WatchPlan};
+use plan::{CoordinationOptions, HostPlan, LoadPlan, PathPlan, ShardPlan, To, WatchPlan};
 use units::{RequestRate, parse_duration};
 
 pub use self::ab::Ab;
@@ -170,6 +170,10 @@ pub enum Verb {
     Merge(Merge),
     /// Print a Kubernetes job or Slurm script of a load's shards
     Manifests(Manifests),
+    /// Coordinate the shard whose process started this one
+    #[cfg(feature = "coordination")]
+    #[command(hide = true)]
+    Coordinate,
     /// List, search, tag, delete, export, import stored runs
     Runs(Runs),
     /// Print a stored run; write it as HTML, CSV, HAR ..
@@ -227,6 +231,8 @@ pub struct Bench {
     #[command(flatten)]
     pub shard: ShardPlan,
     #[command(flatten)]
+    pub coordination: CoordinationOptions,
+    #[command(flatten)]
     pub result: ResultOptions,
     /// Keep the headers of the packets of both ends, and explain what limits the responses, as `yamabiko explain` does
     #[arg(long, help_heading = "Explanation", conflicts_with = "no_save")]
@@ -273,6 +279,8 @@ pub struct Run {
     pub rate: Option<RequestRate>,
     #[command(flatten)]
     pub shard: ShardPlan,
+    #[command(flatten)]
+    pub coordination: CoordinationOptions,
     /// Exit with 3 also if the result is only suspect
     #[arg(long)]
     pub strict: bool,

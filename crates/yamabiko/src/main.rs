@@ -12,6 +12,7 @@ mod left_out;
 mod live_child;
 mod page_file;
 mod progress;
+mod several;
 mod terminal;
 #[cfg_attr(not(feature = "web"), allow(dead_code, reason = "only a receiver checks tokens"))]
 mod token;
@@ -72,6 +73,8 @@ fn main() -> ExitCode {
         #[cfg(feature = "experiments")]
         Verb::Compare(compare) => verb::compare::run(*compare),
         Verb::Manifests(manifests) => verb::manifests::run(&manifests),
+        #[cfg(feature = "coordination")]
+        Verb::Coordinate => verb::coordinate::run(),
         Verb::Merge(merge) => verb::merge::run(&merge),
         Verb::Runs(runs) => verb::runs::run(&runs),
         #[cfg(feature = "web")]

@@ -11,6 +11,8 @@ mod capture_file;
 #[cfg(feature = "experiments")]
 pub mod compare;
 pub mod completions;
+#[cfg(feature = "coordination")]
+pub mod coordinate;
 pub mod demo;
 #[cfg(feature = "experiments")]
 pub mod disk;

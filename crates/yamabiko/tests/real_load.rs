@@ -9,6 +9,7 @@ mod real_load {
     mod against_http2;
     mod against_http3;
     mod bench;
+    mod coordination;
     mod dynamic;
     mod explain;
     mod explain_facts;
@@ -16,7 +17,9 @@ mod real_load {
     mod http2;
     mod http3;
     mod machines;
+    mod placed;
     mod protocols;
+    mod scheduled;
     mod serve_http2;
     mod serve_http3;
     mod server;

@@ -100,6 +100,57 @@ pub struct MergedShard {
     /// Its wall clock; absent if it is missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock: Option<WallClock>,
+    /// What the coordination of the shards measured of it; absent without coordination.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub coordination: Option<ShardCoordination>,
+}
+
+/// What the coordination of the shards (`--coordinate`) measured of one shard.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ShardCoordination {
+    /// The shard's wall clock compared with that of shard 0.
+    pub clock: ClockOffsets,
+    /// Processor time of the shard's coordinating process, in seconds.
+    pub cpu_s: f64,
+    /// Length of the time in which it was used, in seconds.
+    pub wall_s: f64,
+}
+
+/// A wall clock compared with another one, by round trips.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClockOffsets {
+    /// Before the load; `null` if it was not measured.
+    pub before: Option<ClockOffset>,
+    /// After the load; `null` if it was not measured.
+    pub after: Option<ClockOffset>,
+}
+
+/// One measurement of a clock's offset.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClockOffset {
+    /// This clock less the other one, in nanoseconds; positive if this one is ahead.
+    pub offset_ns: i64,
+    /// Upper bound of the measurement's error: half of the smallest round trip.
+    pub bound_ns: u64,
+    /// Round trips that were completed.
+    pub round_trips: u32,
+}
+
+impl ClockOffset {
+    /// The smallest and the largest offset that are possible, in nanoseconds.
+    pub fn interval(&self) -> (i64, i64) {
+        let bound = i64::try_from(self.bound_ns).unwrap_or(i64::MAX);
+        (self.offset_ns.saturating_sub(bound), self.offset_ns.saturating_add(bound))
+    }
+}
+
+impl ClockOffsets {
+    /// The smallest and largest offset of both measurements, their errors included; `None` unless both were made. A
+    /// clock that drifts evenly is within.
+    pub fn interval(&self) -> Option<(i64, i64)> {
+        let ((low, high), (other_low, other_high)) = (self.before?.interval(), self.after?.interval());
+        Some((low.min(other_low), high.max(other_high)))
+    }
 }
 
 /// Contents of the run's table of requests, `requests.parquet`. Every figure of the document is of all requests, not

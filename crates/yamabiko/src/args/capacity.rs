@@ -121,6 +121,7 @@ impl Capacity {
             explain: false,
             host: self.host,
             shard: ShardPlan::default(),
+            coordination: plan::CoordinationOptions::default(),
             result: ResultOptions { name, ..self.result },
         })?;
         (plan.load.rate, plan.load.duration, plan.load.warmup) = (None, None, warmup);

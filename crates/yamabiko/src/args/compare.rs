@@ -209,6 +209,7 @@ impl Compare {
             explain: false,
             host,
             shard: ShardPlan::default(),
+            coordination: plan::CoordinationOptions::default(),
             result: ResultOptions {
                 slo: None,
                 strict: false,

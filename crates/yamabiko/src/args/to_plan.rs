@@ -4,10 +4,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use plan::{Alpn, LoadPlan, Offered, Plan, RequestPlan, WatchPlan};
+use plan::{Alpn, LoadPlan, Offered, Plan, RequestPlan, ShardPlan, WatchPlan};
 use schema::Method;
 
 use super::Bench;
+use crate::several;
 
 const CLOSED_CONNECTIONS: u32 = 64;
 const OPEN_CLIENTS: u32 = 100;
@@ -53,7 +54,7 @@ pub fn bench(bench: &Bench) -> Result<Plan> {
         target: bench.server.target_plan(&bench.to),
         watch: WatchPlan { tap: bench.tap, keep: bench.explain, ..bench.watch },
         host: bench.host.clone(),
-        shard: bench.shard,
+        shard: shard(bench),
         slo: bench.result.slo.clone(),
         ..Plan::default()
     };
@@ -67,6 +68,11 @@ pub fn bench(bench: &Bench) -> Result<Plan> {
         };
     }
     Ok(plan)
+}
+
+/// The shard as configured. Where the shards' leader sets the start, it is unknown as yet.
+fn shard(bench: &Bench) -> ShardPlan {
+    if bench.coordination.coordinate.is_some() { several::without_start(bench.shard) } else { bench.shard }
 }
 
 /// The default number of clients.

@@ -145,7 +145,18 @@ pub(super) const VERBS: &[VerbHelp] = &[
         ("The highest rate with p99 below 200 ms", "yamabiko capacity --slo 'p99 < 200ms' http://127.0.0.1:8080/"),
         ("A quick search, 48 ms away", "yamabiko capacity --quick --server ./server --rtt 48ms http://server/"),
     ]),
-    help("run", &[], &[
+    help("run", &[
+        ("plan", "Plan file"),
+        ("duration", "Length of the measured phase, not the plan's"),
+        ("rate", "Offered rate, such as 110/s, not the plan's"),
+        ("hosts", "Make a shard on each of these hosts, by ssh"),
+        ("shard", "Make only this part of the load: INDEX/COUNT"),
+        ("start-at", "Begin at this time by the wall clock"),
+        ("coordinate", "Meet the other shards at this NATS server"),
+        ("strict", "Exit with 3 also if the result is only suspect"),
+        ("json", "Print one JSON document only"),
+        ("live", "Show the run in the browser"),
+    ], &[
         ("A plan", "yamabiko run plan.toml"),
         ("The same at another rate", "yamabiko run plan.toml -r 200/s -d 30s"),
     ]),

@@ -15,6 +15,7 @@ pub use crate::command_line::{command_line, quote};
 use crate::exit::{self, Exit};
 use crate::live_child::LivePage;
 use crate::progress::Display;
+use crate::several;
 use crate::terminal;
 
 /// How to execute a plan and what to print; shared by the verbs that run plans.
@@ -36,17 +37,15 @@ pub struct ExecutionOptions<'a> {
 /// Makes the plan of the options, executes it, and prints the result.
 pub fn run(bench: &args::Bench) -> Result<Exit> {
     let plan = to_plan::bench(bench)?;
-    execute_plan(
-        &plan,
-        &ExecutionOptions {
-            print_plan: bench.result.print_plan,
-            json: bench.result.json,
-            strict: bench.result.strict,
-            no_save: bench.result.no_save,
-            show: bench.result.show.clone(),
-            command: &command_line(),
-        },
-    )
+    let options = ExecutionOptions {
+        print_plan: bench.result.print_plan,
+        json: bench.result.json,
+        strict: bench.result.strict,
+        no_save: bench.result.no_save,
+        show: bench.result.show.clone(),
+        command: &command_line(),
+    };
+    several::execute_plan(&plan, &options, &bench.coordination)
 }
 
 /// Executes a plan and prints its result.
@@ -75,7 +74,8 @@ pub fn execute_plan(plan: &Plan, options: &ExecutionOptions<'_>) -> Result<Exit>
     Ok(exit::of_document(&outcome.document, options.strict))
 }
 
-fn show(outcome: &Outcome, explained: Option<&Explained>, json: bool) -> Result<()> {
+/// Prints the result of a run.
+pub fn show(outcome: &Outcome, explained: Option<&Explained>, json: bool) -> Result<()> {
     if json {
         let mut document = serde_json::to_value(&outcome.document)?;
         if let Some(explained) = explained {

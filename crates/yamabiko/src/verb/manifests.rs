@@ -46,7 +46,7 @@ fn check(plan: &Plan, manifests: &args::Manifests) -> Result<()> {
 }
 
 /// Files that the plan names: only the plan itself is carried to the shards.
-fn files(plan: &Plan) -> Vec<String> {
+pub fn files(plan: &Plan) -> Vec<String> {
     let mut plan = plan.clone();
     let mut files: Vec<String> = plan.load.files_mut().map(|file| file.display().to_string()).collect();
     let profile = plan.path.as_ref().and_then(|path| path.profile.clone());

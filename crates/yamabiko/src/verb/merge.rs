@@ -21,13 +21,24 @@ pub fn run(merge: &args::Merge) -> Result<Exit> {
         allow_missing: merge.allow_missing,
         command: command_line(),
     };
-    let merged = merge::merge(&runs, &run_store, &options)?;
+    merge_runs(&runs, &run_store, &options, merge.json, merge.strict)
+}
+
+/// Merges the runs in these folders and prints the result.
+pub fn merge_runs(
+    runs: &[PathBuf],
+    run_store: &RunStore,
+    options: &MergeOptions,
+    json: bool,
+    strict: bool,
+) -> Result<Exit> {
+    let merged = merge::merge(runs, run_store, options)?;
     let document = &merged.document;
-    if merge.json {
+    if json {
         print(&(serde_json::to_string_pretty(document)? + "\n"))?;
     } else {
         let (times, seconds) = (Some(&merged.response_time), super::report::seconds(&merged.folder));
         print(&report::terminal::render_over_time(document, times, &seconds, terminal::style()))?;
     }
-    Ok(exit::of_document(document, merge.strict))
+    Ok(exit::of_document(document, strict))
 }

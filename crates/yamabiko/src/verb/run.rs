@@ -5,9 +5,10 @@ use std::path::Path;
 use anyhow::Result;
 use plan::Plan;
 
-use super::bench::{ExecutionOptions, command_line, execute_plan};
+use super::bench::{ExecutionOptions, command_line};
 use crate::args;
 use crate::exit::Exit;
+use crate::several;
 
 /// Reads a plan and executes it.
 pub fn run(run: &args::Run) -> Result<Exit> {
@@ -39,7 +40,7 @@ pub fn run(run: &args::Run) -> Result<Exit> {
     if plan.capacity.is_some() {
         return search_capacity(&plan, run);
     }
-    execute_plan(&plan, &execution_options(run, &command_line()))
+    several::execute_plan(&plan, &execution_options(run, &command_line()), &run.coordination)
 }
 
 /// The table of a plan that is not one load: `cache` or `gateway`; `None` for other plans.
@@ -84,6 +85,9 @@ fn replace(plan: &mut Plan, run: &args::Run) -> Result<()> {
     }
     plan.shard.shard = run.shard.shard.or(plan.shard.shard);
     plan.shard.start_at = run.shard.start_at.or(plan.shard.start_at);
+    if run.coordination.coordinate.is_some() {
+        plan.shard = several::without_start(plan.shard);
+    }
     Ok(plan.check()?)
 }
 

@@ -11,17 +11,19 @@ use crate::support::document::{assert_checks_passed, check, count, number};
 use crate::support::host::Host;
 use crate::support::workspace::{Running, Workspace, str_of, wait_until};
 
-const SERVER: &str = "192.0.2.9";
-const MACHINES: usize = 4;
+/// The server's address.
+pub const SERVER: &str = "192.0.2.9";
+/// Machines of the load.
+pub const MACHINES: usize = 4;
 
 /// The server's host with a bridge, and the machines' hosts on it.
-struct Lan {
-    server: Host,
-    machines: Vec<Host>,
+pub struct Lan {
+    pub server: Host,
+    pub machines: Vec<Host>,
 }
 
 impl Lan {
-    fn new(workspace: &Workspace) -> Lan {
+    pub fn new(workspace: &Workspace) -> Lan {
         let server = Host::new(workspace);
         let address = format!("{SERVER}/24");
         server.ip(&["link", "add", "br0", "type", "bridge"]);
@@ -63,7 +65,8 @@ impl Lan {
     }
 }
 
-fn folder(document: &Value) -> PathBuf {
+/// A run's folder.
+pub fn folder(document: &Value) -> PathBuf {
     PathBuf::from(document["run"]["dir"].as_str().unwrap())
 }
 
@@ -73,7 +76,7 @@ fn merge(workspace: &Workspace, runs: &[PathBuf]) -> Value {
 }
 
 /// Requests that the server logged.
-fn served(workspace: &Workspace) -> usize {
+pub fn served(workspace: &Workspace) -> usize {
     fs::read_to_string(workspace.file("machines.log")).unwrap().lines().count()
 }
 

@@ -1,0 +1,429 @@
+//! The state machine of shard 0.
+//!
+//! ```text
+//!   Gathering -> Starting -> Running -> Collecting -> Lingering -> Over
+//! ```
+//!
+//! Nobody starts unless all are ready and have confirmed the start: before it a failure is cheap. After it, the loss of
+//! a shard is noted and its load is missing, unless `--abort-on-lost` is given.
+
+mod seat;
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use schema::document::ClockOffsets;
+
+use self::seat::{End, Seat};
+use crate::message::{FromMember, LeaderBody, MemberBody, Outcome, Progress, Stage, ToMembers, text};
+use crate::{
+    COLLECT_TIMEOUT, CONFIRM_LEAD, Effect, Identity, LOST_AFTER, Local, Now, Over, READY_TIMEOUT, RECONNECT_TIMEOUT,
+    REPEAT_INTERVAL, START_LEAD, Summary, name,
+};
+
+/// Shard 0.
+#[derive(Debug)]
+pub struct Leader {
+    identity: Identity,
+    abort_on_lost: bool,
+    phase: Phase,
+    stage: Stage,
+    began: Duration,
+    /// Of the shards from 1 on.
+    seats: Vec<Seat>,
+    is_connected: bool,
+    connection_changed: Duration,
+    progress: Progress,
+    has_ended: bool,
+    own_failure: Option<String>,
+    is_aborted: bool,
+    sequence: u64,
+    next_repeat: Duration,
+    next_summary: Duration,
+    /// Notes about refused announcements so far, which any machine could cause.
+    refusals_noted: u32,
+    effects: VecDeque<Effect>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Phase {
+    Gathering,
+    /// The start, by the wall clock and by the monotonic one.
+    Starting(u64, Duration),
+    Running,
+    Collecting(Duration),
+    /// Until this time members that missed the last word still get it.
+    Lingering(Duration, Over),
+    Over,
+}
+
+/// How long the last word is repeated.
+const LINGER: Duration = Duration::from_secs(3);
+/// Interval at which a start is repeated before it.
+const START_REPEAT_INTERVAL: Duration = Duration::from_millis(200);
+/// Most notes about refused announcements.
+const REFUSALS_NOTED_MAX: u32 = 100;
+/// Most shards in a sentence.
+const NAMED_MAX: usize = 8;
+
+impl Leader {
+    /// A leader that gathers members from now on.
+    pub fn new(identity: Identity, abort_on_lost: bool, now: Now) -> Self {
+        let members = identity.count.saturating_sub(1) as usize;
+        Leader {
+            identity,
+            abort_on_lost,
+            phase: Phase::Gathering,
+            stage: Stage::Gathering,
+            began: now.monotonic,
+            seats: std::iter::repeat_with(Seat::default).take(members).collect(),
+            is_connected: false,
+            connection_changed: now.monotonic,
+            progress: Progress::default(),
+            has_ended: false,
+            own_failure: None,
+            is_aborted: false,
+            sequence: 0,
+            next_repeat: now.monotonic,
+            next_summary: now.monotonic,
+            refusals_noted: 0,
+            effects: VecDeque::new(),
+        }
+    }
+
+    /// What is to be done next.
+    pub fn effect(&mut self) -> Option<Effect> {
+        self.effects.pop_front()
+    }
+
+    /// ClockOffsets of the shards as the members announced them before the start, by number.
+    pub fn clocks(&self) -> impl Iterator<Item = (u32, ClockOffsets)> {
+        (1..).zip(&self.seats).map(|(index, seat)| (index, ClockOffsets { before: seat.ready, after: None }))
+    }
+
+    /// Takes a message of a member.
+    pub fn receive(&mut self, now: Now, message: &FromMember) {
+        let (index, instance) = (message.index, message.instance);
+        if let MemberBody::Announce { count, version, plan_digest, host } = &message.body {
+            match self.refusal(now, message, *count, version, plan_digest) {
+                Some(why) => self.refuse(index, instance, host, why),
+                None => {
+                    let seat = &mut self.seats[index as usize - 1];
+                    if seat.instance != Some(instance) {
+                        *seat = Seat { instance: Some(instance), host: text(host), ..Seat::default() };
+                    }
+                    seat.heard = now.monotonic;
+                    self.say(LeaderBody::Welcome { index, instance });
+                }
+            }
+            return;
+        }
+        let Some(seat) = (index as usize).checked_sub(1).and_then(|at| self.seats.get_mut(at)) else { return };
+        if seat.instance != Some(instance) {
+            return;
+        }
+        seat.heard = now.monotonic;
+        if std::mem::take(&mut seat.is_lost) {
+            self.note(format!("shard {} is heard again", name(index, self.identity.count)));
+        }
+        self.take(now, index, instance, &message.body);
+    }
+
+    /// Takes a message of another leader: two loads must not share a session.
+    pub fn receive_foreign(&mut self, message: &ToMembers) {
+        let LeaderBody::State(stage) = &message.body else { return };
+        let yields = match stage {
+            // Of two that begin together, one yields.
+            Stage::Gathering => message.leader < self.identity.instance,
+            Stage::Start { .. } => true,
+            Stage::Aborted { .. } => false,
+        };
+        if message.leader != self.identity.instance && self.phase == Phase::Gathering && yields {
+            self.over(Over::NotStarted("the session has another leader (shard 0): choose another session".into()));
+        }
+    }
+
+    /// Takes what happens on this machine.
+    pub fn local(&mut self, now: Now, local: Local) {
+        match local {
+            Local::Connected(is_connected) => {
+                self.is_connected = is_connected;
+                self.connection_changed = now.monotonic;
+                for seat in &mut self.seats {
+                    seat.heard = now.monotonic;
+                }
+            }
+            Local::Progress(progress) => self.progress = progress,
+            Local::Interrupted => self.abort(now, "shard 0 was interrupted"),
+            Local::Ended(_) => self.collect(now, None),
+            Local::Failed(why) => {
+                self.abort(now, &format!("shard 0 failed: {why}"));
+                self.collect(now, Some(text(&why)));
+            }
+            Local::Fetched { index, result } => {
+                let Some(seat) = (index as usize).checked_sub(1).and_then(|at| self.seats.get_mut(at)) else { return };
+                seat.end = End::Known(result.err());
+                self.confirm_end(index);
+            }
+            Local::Sent(_) => {}
+        }
+    }
+
+    /// Does what is due; call it some ten times a second.
+    pub fn tick(&mut self, now: Now) {
+        self.advance(now);
+        if self.phase != Phase::Over && now.monotonic >= self.next_repeat {
+            let is_starting = matches!(self.phase, Phase::Starting(..));
+            self.next_repeat = now.monotonic + if is_starting { START_REPEAT_INTERVAL } else { REPEAT_INTERVAL };
+            self.say(LeaderBody::State(self.stage.clone()));
+        }
+        if matches!(self.phase, Phase::Running | Phase::Collecting(_)) && now.monotonic >= self.next_summary {
+            self.next_summary = now.monotonic + REPEAT_INTERVAL;
+            let mut total = self.progress;
+            self.seats.iter().for_each(|seat| total.add(seat.progress));
+            let heard = 1 + self.seats.iter().filter(|seat| !seat.is_lost).count() as u32;
+            self.effects.push_back(Effect::Summary(Summary { heard, count: self.identity.count, total }));
+        }
+    }
+
+    fn refusal(&self, now: Now, message: &FromMember, count: u32, version: &str, digest: &str) -> Option<String> {
+        let own = &self.identity;
+        if count != own.count {
+            return Some(format!("it is one of {count} shards, the leader's load has {}", own.count));
+        }
+        if version != own.version {
+            return Some(format!("its version is {}, the leader's {}", text(version), own.version));
+        }
+        if digest != own.plan_digest {
+            return Some(
+                "its plan is another than the leader's (by the digest of its keys, seed and files): give all shards \
+                 the same options"
+                    .into(),
+            );
+        }
+        let Some(seat) = (message.index as usize).checked_sub(1).and_then(|at| self.seats.get(at)) else {
+            return Some(format!("there is no shard {} of {count} beside the leader", message.index));
+        };
+        if seat.instance == Some(message.instance) {
+            return None;
+        }
+        if self.phase != Phase::Gathering {
+            return Some("the load has started already".into());
+        }
+        let is_there = now.monotonic.saturating_sub(seat.heard) <= LOST_AFTER;
+        (seat.instance.is_some() && is_there).then(|| {
+            format!("shard {} is given twice: it is made on {} already", name(message.index, count), seat.host)
+        })
+    }
+
+    fn refuse(&mut self, index: u32, instance: u64, host: &str, why: String) {
+        if self.refusals_noted < REFUSALS_NOTED_MAX {
+            self.refusals_noted += 1;
+            self.note(format!("refused shard {index} on {}: {why}", text(host)));
+        }
+        self.say(LeaderBody::Refused { index, instance, why });
+    }
+
+    fn take(&mut self, now: Now, index: u32, instance: u64, body: &MemberBody) {
+        let start = match self.phase {
+            Phase::Starting(at_ns, _) => Some(at_ns),
+            _ => None,
+        };
+        let seat = &mut self.seats[index as usize - 1];
+        match body {
+            MemberBody::Announce { .. } => {}
+            MemberBody::Ping { sequence } => {
+                let (sequence, leader_ns) = (*sequence, now.wall_ns);
+                self.say(LeaderBody::Pong { index, instance, sequence, leader_ns });
+            }
+            MemberBody::Ready { clock } => seat.ready = Some(*clock),
+            MemberBody::Running { start_ns, progress } => {
+                seat.is_confirmed |= start == Some(*start_ns);
+                seat.progress = *progress;
+            }
+            MemberBody::Ended(outcome) => match (&seat.end, outcome) {
+                (End::Open, Outcome::Result(ended)) => {
+                    seat.end = End::Fetching;
+                    self.effects.push_back(Effect::Fetch { index, ended: ended.clone() });
+                }
+                (End::Open, Outcome::Failed(why)) => {
+                    seat.end = End::Known(Some(text(why)));
+                    let why = format!("shard {} failed: {}", name(index, self.identity.count), text(why));
+                    self.note(why.clone());
+                    if start.is_some() || self.abort_on_lost {
+                        self.abort(now, &why);
+                    }
+                    self.confirm_end(index);
+                }
+                (End::Fetching, _) => {}
+                (End::Known(_), _) => self.confirm_end(index),
+            },
+            MemberBody::Left { why } => {
+                let why = format!("shard {} left: {}", name(index, self.identity.count), text(why));
+                if self.phase == Phase::Gathering {
+                    *seat = Seat::default();
+                } else {
+                    seat.end = End::Known(Some(why.clone()));
+                }
+                self.note(why.clone());
+                if start.is_some() {
+                    self.abort(now, &why);
+                }
+            }
+        }
+    }
+
+    fn confirm_end(&mut self, index: u32) {
+        let seat = &self.seats[index as usize - 1];
+        let (Some(instance), End::Known(why)) = (seat.instance, &seat.end) else { return };
+        let why = why.clone().unwrap_or_default();
+        self.say(LeaderBody::Taken { index, instance, why });
+    }
+
+    fn advance(&mut self, now: Now) {
+        match &self.phase {
+            Phase::Gathering => self.gather(now),
+            &Phase::Starting(_, at) if now.monotonic >= at => self.phase = Phase::Running,
+            &Phase::Starting(_, at) if now.monotonic + CONFIRM_LEAD >= at && !self.is_aborted => {
+                let late = self.named(|seat| !seat.is_confirmed);
+                if !late.is_empty() {
+                    self.abort(now, &format!("no confirmation of the start from {}", sentence(&late)));
+                }
+            }
+            Phase::Starting(..) | Phase::Over => {}
+            Phase::Running => self.notice_lost(now),
+            &Phase::Collecting(since) => {
+                self.notice_lost(now);
+                let waits_for = self.named(|seat| !seat.is_lost && !matches!(seat.end, End::Known(_)));
+                let cut_off =
+                    !self.is_connected && now.monotonic.saturating_sub(self.connection_changed) > RECONNECT_TIMEOUT;
+                let too_long = now.monotonic.saturating_sub(since) > COLLECT_TIMEOUT;
+                if waits_for.is_empty() || cut_off || too_long {
+                    self.linger(now, self.result());
+                }
+            }
+            Phase::Lingering(until, over) => {
+                // Without members nobody waits for the last word.
+                if now.monotonic >= *until || self.seats.is_empty() {
+                    self.over(over.clone());
+                }
+            }
+        }
+    }
+
+    fn gather(&mut self, now: Now) {
+        for (index, seat) in (1..).zip(&mut self.seats) {
+            let is_silent = self.is_connected && now.monotonic.saturating_sub(seat.heard) > LOST_AFTER;
+            if seat.instance.is_some() && is_silent {
+                *seat = Seat::default();
+                let text = format!("shard {} was lost before the start", name(index, self.identity.count));
+                self.effects.push_back(Effect::Note(text));
+            }
+        }
+        let waits_for = self.named(|seat| seat.ready.is_none());
+        if waits_for.is_empty() && (self.is_connected || self.seats.is_empty()) {
+            let lead_ns = u64::try_from(START_LEAD.as_nanos()).unwrap_or(u64::MAX);
+            let at_ns = now.wall_ns.saturating_add(lead_ns);
+            self.phase = Phase::Starting(at_ns, now.monotonic + START_LEAD);
+            self.stage = Stage::Start { at_ns, abort_on_lost: self.abort_on_lost };
+            self.next_repeat = now.monotonic;
+            self.effects.push_back(Effect::Start { at_ns });
+        } else if now.monotonic.saturating_sub(self.began) > READY_TIMEOUT {
+            let why = format!("not ready within {} s: {}", READY_TIMEOUT.as_secs(), sentence(&waits_for));
+            self.abort(now, &why);
+        }
+    }
+
+    fn notice_lost(&mut self, now: Now) {
+        if !self.is_connected {
+            return;
+        }
+        let mut lost = Vec::new();
+        for (index, seat) in (1..).zip(&mut self.seats) {
+            let is_silent = now.monotonic.saturating_sub(seat.heard) > LOST_AFTER;
+            if is_silent && !seat.is_lost && !matches!(seat.end, End::Known(_) | End::Fetching) {
+                seat.is_lost = true;
+                lost.push(name(index, self.identity.count));
+            }
+        }
+        if !lost.is_empty() {
+            let why = format!("lost {}: silent for {} s, its load is missing", sentence(&lost), LOST_AFTER.as_secs());
+            self.note(why.clone());
+            if self.abort_on_lost {
+                self.abort(now, &why);
+            }
+        }
+    }
+
+    /// Ends the load of all, or keeps it from starting.
+    fn abort(&mut self, now: Now, why: &str) {
+        if self.is_aborted || matches!(self.phase, Phase::Lingering(..) | Phase::Over) {
+            return;
+        }
+        self.is_aborted = true;
+        self.stage = Stage::Aborted { why: text(why) };
+        self.next_repeat = now.monotonic;
+        match self.phase {
+            Phase::Gathering => self.linger(now, Over::NotStarted(text(why))),
+            Phase::Starting(..) => {
+                self.effects.push_back(Effect::Abort(text(why)));
+                self.linger(now, Over::NotStarted(text(why)));
+            }
+            _ if !self.has_ended => self.effects.push_back(Effect::Abort(text(why))),
+            _ => {}
+        }
+    }
+
+    fn collect(&mut self, now: Now, failure: Option<String>) {
+        self.has_ended = true;
+        self.own_failure = failure;
+        if matches!(self.phase, Phase::Starting(..) | Phase::Running) {
+            self.phase = Phase::Collecting(now.monotonic);
+        }
+    }
+
+    fn result(&self) -> Over {
+        let mut missing: Vec<String> = self.own_failure.iter().map(|why| format!("shard 0: {why}")).collect();
+        for (index, seat) in (1..).zip(&self.seats) {
+            let name = name(index, self.identity.count);
+            match &seat.end {
+                End::Known(None) => {}
+                End::Known(Some(why)) => missing.push(format!("shard {name}: {why}")),
+                End::Open | End::Fetching if seat.is_lost => missing.push(format!("shard {name} was lost")),
+                End::Open | End::Fetching => missing.push(format!("shard {name} has not sent its run")),
+            }
+        }
+        if missing.is_empty() { Over::Complete } else { Over::Incomplete(missing) }
+    }
+
+    fn linger(&mut self, now: Now, over: Over) {
+        self.phase = Phase::Lingering(now.monotonic + LINGER, over);
+    }
+
+    fn over(&mut self, over: Over) {
+        self.phase = Phase::Over;
+        self.effects.push_back(Effect::Over(over));
+    }
+
+    /// Names of the shards whose seats are so.
+    fn named(&self, is_so: impl Fn(&Seat) -> bool) -> Vec<String> {
+        let seats = (1..).zip(&self.seats).filter(|(_, seat)| is_so(seat));
+        seats.map(|(index, _)| name(index, self.identity.count)).collect()
+    }
+
+    fn note(&mut self, text: String) {
+        self.effects.push_back(Effect::Note(text));
+    }
+
+    fn say(&mut self, body: LeaderBody) {
+        self.sequence += 1;
+        let (leader, sequence) = (self.identity.instance, self.sequence);
+        self.effects.push_back(Effect::ToMembers(ToMembers { leader, sequence, body }));
+    }
+}
+
+/// The first names, for a sentence.
+fn sentence(names: &[String]) -> String {
+    let more = if names.len() > NAMED_MAX { format!(" and {} more", names.len() - NAMED_MAX) } else { String::new() };
+    format!("shard {}{more}", names.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", "))
+}

@@ -1,0 +1,39 @@
+//! What the leader knows of one member.
+
+use std::time::Duration;
+
+use crate::message::Progress;
+use schema::document::ClockOffset;
+
+/// A member, or the place of one that was not heard yet.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seat {
+    /// Its process.
+    pub instance: Option<u64>,
+    /// Name of its machine.
+    pub host: String,
+    /// When it was last heard.
+    pub heard: Duration,
+    /// Offset of its clock, once it is ready.
+    pub ready: Option<ClockOffset>,
+    /// Whether it has the start.
+    pub is_confirmed: bool,
+    /// Its counts so far.
+    pub progress: Progress,
+    /// Whether it has been silent for too long.
+    pub is_lost: bool,
+    /// How its load ended.
+    pub end: End,
+}
+
+/// How a member's load ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum End {
+    /// It has not ended.
+    #[default]
+    Open,
+    /// Its run is being received.
+    Fetching,
+    /// Its run was received, or there is none: why.
+    Known(Option<String>),
+}

@@ -1,0 +1,108 @@
+//! The connection to the server.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use async_nats::{Client, ConnectErrorKind, ConnectOptions, Event};
+use tokio::sync::mpsc;
+use tokio::time::{sleep, timeout};
+
+use crate::pipe::ToCoordinator;
+use crate::{Address, READY_TIMEOUT};
+
+/// Interval at which a dead connection is looked for; two without an answer end it.
+const PING_INTERVAL: Duration = Duration::from_secs(2);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+/// Changes of the connection that wait for the loop.
+const EVENTS: usize = 64;
+/// Messages of one subscription that wait for the loop; more are dropped, and repeated.
+const MESSAGES: usize = 64 << 10;
+
+/// Connects, and reports changes of the connection from then on. Certificates and credentials are those that the
+/// programs of NATS take: `NATS_CA`, `NATS_CERT` with `NATS_KEY`, `NATS_CREDS`, `NATS_USER` with `NATS_PASSWORD`.
+///
+/// # Errors
+/// One sentence: credentials that are refused, a server that cannot be reached, or the end of the load's process.
+pub async fn connect(
+    address: &Address,
+    index: u32,
+    lines: &mut mpsc::Receiver<ToCoordinator>,
+) -> Result<(Client, mpsc::Receiver<bool>), String> {
+    let mut waited = Duration::ZERO;
+    loop {
+        let (sender, events) = mpsc::channel(EVENTS);
+        let connecting = timeout(CONNECT_TIMEOUT, options(index, sender).await?.connect(&address.server));
+        let why = tokio::select! {
+            connected = connecting => match connected {
+                Ok(Ok(client)) => return Ok((client, events)),
+                Ok(Err(error)) => match error.kind() {
+                    ConnectErrorKind::ServerParse
+                    | ConnectErrorKind::Authentication
+                    | ConnectErrorKind::AuthorizationViolation
+                    | ConnectErrorKind::Tls => return Err(format!("NATS at {address}: {error}")),
+                    _ => error.to_string(),
+                },
+                Err(_) => "no answer".into(),
+            },
+            line = lines.recv() => match line {
+                Some(ToCoordinator::Progress(_)) => continue,
+                _ => return Err("interrupted before the start".into()),
+            },
+        };
+        if waited.is_zero() {
+            super::note(format_args!(
+                "NATS at {address} cannot be reached ({why}); trying for {} s",
+                READY_TIMEOUT.as_secs()
+            ));
+        }
+        if waited >= READY_TIMEOUT {
+            return Err(format!("NATS at {address} cannot be reached: {why}"));
+        }
+        tokio::select! {
+            () = sleep(RETRY_INTERVAL) => waited += RETRY_INTERVAL,
+            line = lines.recv() => match line {
+                Some(ToCoordinator::Progress(_)) => {}
+                _ => return Err("interrupted before the start".into()),
+            },
+        }
+    }
+}
+
+async fn options(index: u32, events: mpsc::Sender<bool>) -> Result<ConnectOptions, String> {
+    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let mut options = ConnectOptions::new()
+        .name(format!("yamabiko shard {index}"))
+        .ping_interval(PING_INTERVAL)
+        .connection_timeout(CONNECT_TIMEOUT)
+        .subscription_capacity(MESSAGES)
+        .reconnect_delay_callback(|_| RETRY_INTERVAL)
+        .event_callback(move |event| {
+            let change = match event {
+                Event::Connected => Some(true),
+                Event::Disconnected | Event::Closed => Some(false),
+                _ => None,
+            };
+            let events = events.clone();
+            async move {
+                if let Some(is_connected) = change {
+                    let _ = events.send(is_connected).await;
+                }
+            }
+        });
+    if let Some(file) = variable("NATS_CA") {
+        options = options.add_root_certificates(PathBuf::from(file)).require_tls(true);
+    }
+    if let (Some(certificate), Some(key)) = (variable("NATS_CERT"), variable("NATS_KEY")) {
+        options = options.add_client_certificate(certificate.into(), key.into());
+    }
+    if let (Some(user), Some(password)) = (variable("NATS_USER"), variable("NATS_PASSWORD")) {
+        options = options.user_and_password(user, password);
+    }
+    match variable("NATS_CREDS") {
+        Some(file) => {
+            options.credentials_file(&file).await.map_err(|error| format!("read {file} (NATS_CREDS): {error}"))
+        }
+        None => Ok(options),
+    }
+}

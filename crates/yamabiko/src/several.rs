@@ -1,0 +1,75 @@
+//! A load that several machines make, whose runs are collected and merged: shards that meet over NATS
+//! ([`coordinated`]), or that this machine starts by ssh ([`hosts`]).
+
+#[cfg(feature = "coordination")]
+mod coordinated;
+mod hosts;
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result, ensure};
+use merge::MergeOptions;
+use plan::{CoordinationOptions, Plan, ShardPlan, StartAt};
+use store::RunStore;
+use store::archive::{self, Import};
+
+use crate::exit::Exit;
+use crate::terminal::print_message;
+use crate::verb::bench::{self, ExecutionOptions};
+use crate::verb::merge::merge_runs;
+
+/// Executes a plan on the machines that the options name; on this one if they name none.
+///
+/// # Errors
+/// As for one run; a load that was not started.
+pub fn execute_plan(plan: &Plan, options: &ExecutionOptions<'_>, machines: &CoordinationOptions) -> Result<Exit> {
+    ensure!(
+        !machines.abort_on_lost || machines.coordinate.is_some() || !machines.hosts.is_empty(),
+        "--abort-on-lost needs other shards: --hosts or --coordinate"
+    );
+    if !machines.hosts.is_empty() {
+        return hosts::execute_plan(plan, options, machines);
+    }
+    match &machines.coordinate {
+        None => bench::execute_plan(plan, options),
+        #[cfg(feature = "coordination")]
+        Some(url) => coordinated::execute_plan(plan, options, (url, machines.abort_on_lost)),
+        #[cfg(not(feature = "coordination"))]
+        Some(_) => anyhow::bail!(crate::left_out::missing("--coordinate", "coordination")),
+    }
+}
+
+/// The shard with a start that is not known yet: one beyond all that can be.
+pub fn without_start(shard: ShardPlan) -> ShardPlan {
+    ShardPlan { start_at: Some(StartAt::of_unix_ns(u64::MAX)), ..shard }
+}
+
+/// Imports the runs in the archives and merges them with those in the folders.
+fn merge_all(
+    folders: Vec<PathBuf>,
+    archives: &[PathBuf],
+    run_store: &RunStore,
+    plan: &Plan,
+    options: &ExecutionOptions<'_>,
+) -> Result<Exit> {
+    let mut runs = folders;
+    for path in archives {
+        let name = path.display().to_string();
+        let file = std::fs::File::open(path).with_context(|| format!("open {name}"))?;
+        let how = Import { bytes_max: None, rename: true, seed_for_letters: sys::clock::realtime_ns() };
+        match archive::import(run_store, file, &name, how) {
+            Ok(imported) => runs.extend(imported.into_iter().map(|run| run_store.root().join(run.id))),
+            // The shard is then missing, by its name.
+            Err(error) => print_message(format_args!("a received run cannot be imported: {error}")),
+        }
+    }
+    ensure!(!runs.is_empty(), "no shard has a result");
+    let merge_options = MergeOptions {
+        name: plan.name.clone(),
+        output: None,
+        allow_missing: false,
+        command: options.command.to_owned(),
+    };
+    merge_runs(&runs, run_store, &merge_options, options.json, options.strict)
+        .context("merging the runs of the shards; those that were collected are stored")
+}
