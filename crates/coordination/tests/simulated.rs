@@ -54,7 +54,7 @@ struct Faults {
     /// The server is gone between these times after the start.
     outage: Option<(u64, u64)>,
     /// A member with another plan.
-    stranger: Option<usize>,
+    other_plan: Option<usize>,
     /// A member that never comes.
     absent: Option<usize>,
     abort_on_lost: bool,
@@ -82,13 +82,13 @@ impl Simulation {
             is_up: true,
         };
         for index in 0..count {
-            let is_stranger = simulation.faults.stranger == Some(index);
+            let has_other_plan = simulation.faults.other_plan == Some(index);
             let identity = Identity {
                 index: index as u32,
                 count: count as u32,
                 instance: 1000 + index as u64,
                 version: "1".into(),
-                plan_digest: if is_stranger { "other" } else { "plan" }.into(),
+                plan_digest: if has_other_plan { "other" } else { "plan" }.into(),
                 host: format!("host{index}"),
             };
             let offset_ns = simulation.faults.offsets_ns.get(index).copied().unwrap_or(0);
@@ -296,7 +296,7 @@ fn all_start_together_and_every_run_is_fetched_once_whatever_the_network_does() 
 
 #[test]
 fn a_member_with_another_plan_is_refused_by_name_and_no_load_is_made() {
-    let shards = Simulation::new(3, 1, Faults { stranger: Some(2), ..Faults::default() }).run();
+    let shards = Simulation::new(3, 1, Faults { other_plan: Some(2), ..Faults::default() }).run();
     assert!(matches!(over(&shards[2]), Over::NotStarted(why) if why.contains("plan")), "{:?}", shards[2].over);
     assert!(shards[0].notes.iter().any(|note| note.contains("refused shard 2 on host2")), "{:?}", shards[0].notes);
     assert!(matches!(over(&shards[0]), Over::NotStarted(why) if why.contains("2/3") && !why.contains("1/3")));

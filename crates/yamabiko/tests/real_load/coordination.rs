@@ -205,8 +205,8 @@ fn a_shard_with_another_plan_is_refused_by_name_and_nothing_is_sent() {
     let _nginx = lan.server.nginx(&workspace, "machines", &["listen 80;"]);
     let _nats = nats(&workspace, &lan);
     let leader = start(&workspace, &lan, (0, Volume::Shared), &[], "-r 100/s -d 2s");
-    let stranger = start(&workspace, &lan, (1, Volume::Shared), &[], "-r 101/s -d 2s");
-    stranger.finish_within(TIMEOUT).refused(1, &["refused this shard", "its plan is another"]);
+    let other = start(&workspace, &lan, (1, Volume::Shared), &[], "-r 101/s -d 2s");
+    other.finish_within(TIMEOUT).refused(1, &["refused this shard", "its plan is another"]);
     wait_until("the leader reports it", || leader.stderr().contains("refused shard 1"));
     leader.signal(Signal::SIGINT);
     let output = leader.finish_within(TIMEOUT);
