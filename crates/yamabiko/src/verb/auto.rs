@@ -42,7 +42,7 @@ fn choose(asked: &Bench) -> Result<(&'static str, String)> {
     }
     let interrupts = Interrupts::install()?;
     let outcome = ask(&plan, &url, HttpVersion::Http11, &interrupts)?;
-    if let Some(offer) = outcome.response_head.as_deref().and_then(|head| field(head, "alt-svc")) {
+    if let Some(offer) = outcome.first_exchange.response_head.as_deref().and_then(|head| field(head, "alt-svc")) {
         match alternative(&offer, port(&url)) {
             Alternative::SamePort => return Ok(("3", format!("the server offers it (Alt-Svc: {offer})"))),
             Alternative::Elsewhere => {
@@ -52,7 +52,9 @@ fn choose(asked: &Bench) -> Result<(&'static str, String)> {
         }
     }
     let outcome = ask(&plan, &url, HttpVersion::Http2, &interrupts)?;
-    if outcome.response_head.is_some() || outcome.document.load.as_ref().is_some_and(|load| load.completed > 0) {
+    if outcome.first_exchange.response_head.is_some()
+        || outcome.document.load.as_ref().is_some_and(|load| load.completed > 0)
+    {
         return Ok(("2", "the server chooses it by ALPN and offers no HTTP/3".to_owned()));
     }
     Ok(("1.1", "the server offers no other".to_owned()))

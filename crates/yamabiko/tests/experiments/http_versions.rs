@@ -123,7 +123,7 @@ fn loads(site: &Site) -> Vec<(Vec<String>, u64, Value)> {
         (bench("", &format!("--urls {list} -n 60 -r 600/s")), 60, json!({})),
         (bench("/app/head", "-n 6 -c 1 --method HEAD"), 6, json!({})),
         (bench("/app/form", "-n 6 -c 1 --body a={sequence} -H X-Client:{client}"), 6, json!({})),
-        (bench("/app/old", "-n 6 -c 1 --follow-redirects 5"), 12, json!({})),
+        (bench("/app/old", "-d 500ms -r 20/s --follow-redirects 5"), 20, json!({})),
         (bench("/app/login", "-n 6 -c 1 --cookies"), 6, json!({})),
         (bench("/app/missing", "-n 6 -c 1 --expect-status 200"), 0, one("unexpected_status", 6)),
         (bench("/app/x", "-n 6 -c 1 --expect-length 1KB.."), 0, one("unexpected_length", 6)),
@@ -157,7 +157,7 @@ fn searches_and_comparisons_work_over_http3() {
     let compare = compare.chain(words("--blocks 3 -d 200ms -c 2 --warmup 100ms")).collect::<Vec<_>>();
     let document = site.workspace.run_json(&compare);
     assert!(document["compare"]["blocks"].as_array().is_some_and(|blocks| blocks.len() >= 3), "{document}");
-    let slo = "--slo p99<1s --start 100/s --max 400/s --short 300ms --trial 300ms --confirm 300ms --width 50% --searches 1 \
+    let slo = "--slo p99<1s --start 100/s --max 400/s --short 500ms --trial 500ms --confirm 500ms --width 50% --searches 1 \
                --warmup 100ms";
     let capacity = ["capacity", url.as_str()].into_iter().chain(words(slo)).collect::<Vec<_>>();
     let output = site.workspace.run(&capacity);

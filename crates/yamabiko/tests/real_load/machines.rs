@@ -24,6 +24,10 @@ pub struct Lan {
 
 impl Lan {
     pub fn new(workspace: &Workspace) -> Lan {
+        Lan::of(workspace, MACHINES)
+    }
+
+    fn of(workspace: &Workspace, machines: usize) -> Lan {
         let server = Host::new(workspace);
         let address = format!("{SERVER}/24");
         server.ip(&["link", "add", "br0", "type", "bridge"]);
@@ -31,7 +35,7 @@ impl Lan {
         for device in ["lo", "br0"] {
             server.ip(&["link", "set", device, "up"]);
         }
-        let machines = (0..MACHINES).map(|index| Lan::machine(workspace, &server, index)).collect();
+        let machines = (0..machines).map(|index| Lan::machine(workspace, &server, index)).collect();
         Lan { server, machines }
     }
 
@@ -50,13 +54,14 @@ impl Lan {
 
     /// Starts every machine's shard of a load with these options.
     fn start(&self, workspace: &Workspace, options: &str) -> Vec<Running> {
-        let at = SystemTime::now() + Duration::from_secs(6);
+        let count = self.machines.len();
+        let at = SystemTime::now() + Duration::from_secs(3 + count as u64);
         let at = at.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs().to_string();
         let url = format!("http://{SERVER}/10k.bin");
         let machines = self.machines.iter().enumerate();
         machines
             .map(|(index, machine)| {
-                let shard = format!("{index}/{MACHINES}");
+                let shard = format!("{index}/{count}");
                 let mut arguments = vec!["bench", &url, "--shard", &shard, "--start-at", &at, "--json"];
                 arguments.extend(options.split_whitespace());
                 machine.start(workspace, &arguments)
@@ -128,6 +133,45 @@ fn four_machines_with_paths_make_one_load() {
     let source = merged["path"]["measured_rtt_source"].as_str().unwrap();
     assert!(source.starts_with("handshakes, by the load's clock"), "{source}");
     assert_eq!(merged["load"]["by_distance"][0]["completed"], merged["load"]["completed"]);
+}
+
+/// Number, client and scheduled time of each request.
+fn schedule(rows: &[schema::RequestRecord]) -> Vec<(u64, u32, u64)> {
+    let mut schedule: Vec<_> = rows.iter().map(|row| (row.sequence, row.client, row.scheduled_at.as_nanos())).collect();
+    schedule.sort_unstable();
+    schedule
+}
+
+/// What one machine schedules, eight do together; and merged percentiles are those of all rows.
+#[test]
+fn eight_machines_make_the_rows_of_one_and_their_percentiles() {
+    let workspace = Workspace::new();
+    let lan = Lan::of(&workspace, 8);
+    let _nginx = lan.server.nginx(&workspace, "machines", &["listen 80;"]);
+    let options = "-r 500/s -d 4s --warmup 0s --arrivals poisson --clients 16 --rtt 20ms --loss 0.5%";
+    let shards: Vec<Value> =
+        lan.start(&workspace, options).into_iter().map(|running| running.finish().json()).collect();
+    let merged = merge(&workspace, &shards.iter().map(folder).collect::<Vec<_>>());
+    assert_checks_passed(&merged, &["shards_complete", "shards_cover_schedule", "conservation", "records_stored"]);
+    let url = format!("http://{SERVER}/10k.bin");
+    let mut arguments = vec!["bench", &url, "--json"];
+    arguments.extend(options.split_whitespace());
+    let one = lan.machines[0].start(&workspace, &arguments).finish().json();
+    let rows = |document: &Value| -> Vec<schema::RequestRecord> {
+        store::read_requests(&folder(document)).unwrap().map(Result::unwrap).collect()
+    };
+    let together = rows(&merged);
+    assert!(together.len() > 1_500, "{}", together.len());
+    assert_eq!(schedule(&together), schedule(&rows(&one)));
+    let mut times: Vec<u64> = together.iter().map(|row| row.done_at.as_nanos() - row.scheduled_at.as_nanos()).collect();
+    times.sort_unstable();
+    for (name, share) in
+        [("p50", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99), ("p99_9", 0.999), ("p99_99", 0.9999)]
+    {
+        let rank = ((share * times.len() as f64).ceil() as usize).clamp(1, times.len());
+        let (exact, figure) = (times[rank - 1] as f64, number(&merged, &format!("load.response_time_ns.{name}")));
+        assert!((figure / exact - 1.0).abs() < 2e-3, "{name}: {figure}, of the rows {exact}");
+    }
 }
 
 #[test]
