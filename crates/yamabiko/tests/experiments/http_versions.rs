@@ -52,7 +52,15 @@ impl Site {
     fn measure(&self, version: &str, arguments: &[String]) -> (Value, Vec<String>) {
         let before = self.behind.requests().len();
         let mut words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        words.extend(["--cacert", &self.ca, "--http", version, "--json", "--no-save", "--seed", "5"]);
+        // The options of a plan's run are in the plan.
+        match arguments {
+            [verb, plan] if verb == "run" => {
+                let text = fs::read_to_string(plan).unwrap();
+                fs::write(plan, with_version(&text, version)).unwrap();
+            }
+            _ => words.extend(["--cacert", &self.ca, "--http", version, "--seed", "5"]),
+        }
+        words.extend(["--json", "--no-save"]);
         let document = self.workspace.run_json(&words);
         assert_eq!(check(&document, "conservation")["state"], "ok", "HTTP/{version} {arguments:?}: {document}");
         let mut arrived: Vec<String> = self.behind.requests()[before..].iter().map(described).collect();
@@ -63,6 +71,12 @@ impl Site {
         });
         (json!([load["completed"], load["failed"], load["status"], by_url]), arrived)
     }
+}
+
+/// A plan with this version in place of its own.
+fn with_version(plan: &str, version: &str) -> String {
+    let line = |line: &str| if line.starts_with("http = ") { format!("http = \"{version}\"") } else { line.to_owned() };
+    plan.lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
 /// What of a request must not depend on the version.
@@ -78,7 +92,7 @@ fn loads(site: &Site) -> Vec<(Vec<String>, u64, Value)> {
         fs::write(site.workspace.path().join(name), text).unwrap();
         str_of(&site.workspace.path().join(name)).to_owned()
     };
-    let url = &site.url;
+    let (url, ca) = (&site.url, &site.ca);
     let bench = |path: &str, rest: &str| -> Vec<String> {
         let rest = rest.split_whitespace().map(str::to_owned);
         ["bench".to_owned(), format!("{url}{path}")].into_iter().chain(rest).collect()
@@ -108,7 +122,8 @@ fn loads(site: &Site) -> Vec<(Vec<String>, u64, Value)> {
     let sessions = file(
         "sessions.toml",
         format!(
-            "[load]\nurl = \"{url}\"\nrequests = 20\nconnections = 2\ncookies = true\n[[load.request]]\nname = \"login\"\n\
+            "seed = 5\n[load]\nurl = \"{url}\"\nhttp = \"1.1\"\nduration = \"1s\"\nrate = \"10/s\"\ncookies = true\n\
+             [load.tls]\ncacert = \"{ca}\"\n[[load.request]]\nname = \"login\"\n\
              url = \"/app/login\"\nextract = {{ token = {{ json = \"/token\" }} }}\n[[load.request]]\nname = \"page\"\n\
              url = \"/app/page?t={{token}}\"\n[[load.session]]\nsteps = [{{ request = \"login\" }}, {{ request = \
              \"page\" }}]\n"
@@ -124,7 +139,7 @@ fn loads(site: &Site) -> Vec<(Vec<String>, u64, Value)> {
         (bench("/app/head", "-n 6 -c 1 --method HEAD"), 6, json!({})),
         (bench("/app/form", "-n 6 -c 1 --body a={sequence} -H X-Client:{client}"), 6, json!({})),
         (bench("/app/old", "-d 500ms -r 20/s --follow-redirects 5"), 20, json!({})),
-        (bench("/app/login", "-n 6 -c 1 --cookies"), 6, json!({})),
+        (bench("/app/login", "-n 6 -r 10/s --cookies"), 6, json!({})),
         (bench("/app/missing", "-n 6 -c 1 --expect-status 200"), 0, one("unexpected_status", 6)),
         (bench("/app/x", "-n 6 -c 1 --expect-length 1KB.."), 0, one("unexpected_length", 6)),
         (bench("/app/x", "-n 6 -c 1 --expect-body other"), 0, one("unexpected_body", 6)),
