@@ -29,18 +29,26 @@ use watch::{CoreWatch, Own, Watched};
 /// Longest quotation of the server's output in an error.
 const OUTPUT_TAIL_BYTES_MAX: u64 = 400;
 
-/// Starts the server's command and waits until it listens on `port` of every one of `addresses`.
+/// Starts the server's command and waits until it listens on `port` of every one of `addresses`, of TCP
+/// or, with `or_udp`, of UDP.
 ///
 /// # Errors
 /// The server cannot be started, ends before it listens, listens where clients cannot reach it, or never listens: the
 /// message has the last lines of its output.
-pub fn start(topology: &mut Topology, plan: &ServerPlan, addresses: &[IpAddr], port: u16) -> Result<(), TestbedError> {
+pub fn start(
+    topology: &mut Topology,
+    plan: &ServerPlan,
+    addresses: &[IpAddr],
+    port: u16,
+    or_udp: bool,
+) -> Result<(), TestbedError> {
     let Some(sandbox) = &mut topology.server else { return Ok(()) };
     sandbox.exec().map_err(TestbedError::plan)?;
     let spec = ListenWaitSpec {
         pid: sandbox.init_pid(),
         addresses,
         port: Some(port),
+        or_udp,
         timeout: plan.start_timeout,
         alone: true,
     };
@@ -78,8 +86,14 @@ pub fn start(topology: &mut Topology, plan: &ServerPlan, addresses: &[IpAddr], p
 pub fn start_on_any_port(topology: &mut Topology, plan: &ServerPlan, addresses: &[IpAddr]) -> Result<(), TestbedError> {
     let Some(sandbox) = &mut topology.server else { return Ok(()) };
     sandbox.exec().map_err(TestbedError::plan)?;
-    let spec =
-        ListenWaitSpec { pid: sandbox.init_pid(), addresses, port: None, timeout: plan.start_timeout, alone: true };
+    let spec = ListenWaitSpec {
+        pid: sandbox.init_pid(),
+        addresses,
+        port: None,
+        or_udp: false,
+        timeout: plan.start_timeout,
+        alone: true,
+    };
     let Err(why) = listening::wait(&spec, || ended_at_start(sandbox))? else { return Ok(()) };
     let words = topology.server_output.as_ref().map(output_tail).unwrap_or_default();
     Err(TestbedError::Plan(match why {

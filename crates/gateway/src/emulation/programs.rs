@@ -185,8 +185,14 @@ impl Program {
         let pid = self.sandbox.as_ref().map_or(0, Sandbox::init_pid);
         let addresses = [address.into()];
         // Other programs listen in the same namespaces.
-        let spec =
-            ListenWaitSpec { pid, addresses: &addresses, port: Some(port), timeout: LISTEN_TIMEOUT, alone: false };
+        let spec = ListenWaitSpec {
+            pid,
+            addresses: &addresses,
+            port: Some(port),
+            or_udp: false,
+            timeout: LISTEN_TIMEOUT,
+            alone: false,
+        };
         let Err(why) = listening::wait(&spec, || Ok(self.ended()))? else { return Ok(()) };
         let elsewhere = match why {
             NotListening::Ended(ended) => {

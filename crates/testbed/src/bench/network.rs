@@ -15,7 +15,7 @@ use crate::error::TestbedError;
 use crate::topology::{self, Topology};
 use crate::watching::Taps;
 use crate::{distances, server};
-use plan::{PathPlan, Plan};
+use plan::{HttpVersion, PathPlan, Plan};
 
 /// The run's network; without a path there is none, and connections go directly to the target.
 #[derive(Default)]
@@ -104,7 +104,7 @@ fn create_topology(
     let addresses: Vec<IpAddr> = endpoints.iter().map(SocketAddr::ip).collect();
     topology.require_family(addresses.iter().copied())?;
     start_origin(&mut topology, plan, resources, port, log)?;
-    server::start(&mut topology, server, &addresses, port)?;
+    server::start(&mut topology, server, &addresses, port, plan.load.http == HttpVersion::Http3)?;
     Ok((topology, path_io))
 }
 

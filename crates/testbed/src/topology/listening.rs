@@ -55,8 +55,10 @@ pub struct ListenWaitSpec<'a> {
     pub pid: i32,
     /// Connections to each of these addresses must reach the server; without a port, to one of them.
     pub addresses: &'a [IpAddr],
-    /// The TCP port on which it must listen; `None`: any port, of TCP or UDP.
+    /// The port of TCP on which it must listen; `None`: any port, of TCP or UDP.
     pub port: Option<u16>,
+    /// Whether a UDP socket on that port will do, for HTTP/3: some servers have nothing else.
+    pub or_udp: bool,
     /// Longest wait.
     pub timeout: Duration,
     /// Whether all sockets of the namespace belong to the server, so that one on another port shows the server's
@@ -98,9 +100,15 @@ pub fn wait(
     let mut listen_wait = ListenWait::new(spec, monotonic_ns());
     loop {
         let mut listening = sockets.listening();
-        if spec.port.is_none() {
-            let udp = sockets.unconnected_udp();
-            listening.extend(listen_wait.settled(monotonic_ns(), udp));
+        match spec.port {
+            None => {
+                let udp = sockets.unconnected_udp();
+                listening.extend(listen_wait.settled(monotonic_ns(), udp));
+            }
+            Some(port) if spec.or_udp => {
+                listening.extend(sockets.unconnected_udp().into_iter().filter(|socket| socket.port == port));
+            }
+            Some(_) => {}
         }
         let outcome = listen_wait.judge(monotonic_ns(), &listening);
         if outcome == Some(Ok(())) {

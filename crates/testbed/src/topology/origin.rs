@@ -66,6 +66,7 @@ pub(crate) fn start(
         pid: sandbox.init_pid(),
         addresses: &addresses,
         port: Some(at.port()),
+        or_udp: false,
         timeout: START_TIMEOUT,
         alone: false,
     };

@@ -52,6 +52,7 @@ fn a_busy_machine_does_not_lengthen_the_wait() {
         pid: 0,
         addresses: &addresses,
         port: Some(8080),
+        or_udp: false,
         timeout: Duration::from_secs(10),
         alone: true,
     };
@@ -74,6 +75,7 @@ fn a_server_on_another_port_ends_the_wait_early() {
         pid: 0,
         addresses: &addresses,
         port: Some(8080),
+        or_udp: false,
         timeout: Duration::from_secs(10),
         alone: true,
     };
@@ -109,8 +111,14 @@ fn a_server_on_another_port_ends_the_wait_early() {
 #[test]
 fn with_any_port_a_socket_that_clients_reach_counts() {
     let addresses = [address("198.18.0.1"), address("2001:2:0:1::1")];
-    let spec =
-        ListenWaitSpec { pid: 0, addresses: &addresses, port: None, timeout: Duration::from_secs(10), alone: true };
+    let spec = ListenWaitSpec {
+        pid: 0,
+        addresses: &addresses,
+        port: None,
+        or_udp: false,
+        timeout: Duration::from_secs(10),
+        alone: true,
+    };
     let (at, outcome) =
         poll_until_done(&spec, 5, |at| if at < 4_000 { Vec::new() } else { vec![socket("0.0.0.0", 5353)] });
     assert_eq!((at, outcome), (4_300, Ok(())));
@@ -140,6 +148,26 @@ fn udp_sockets_of_this_process_are_listed() {
     assert!(tables(pid, UDP_UNCONNECTED).iter().any(|socket| socket.port == port));
     drop(socket);
     assert_eq!(find_udp(pid, address("127.0.0.1"), port), Listening::No);
+}
+
+/// A server of HTTP/3 alone has no TCP socket.
+#[test]
+fn a_udp_socket_on_the_port_will_do_where_it_may() {
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let addresses = [address("127.0.0.1")];
+    let wait_for = |or_udp| {
+        let spec = ListenWaitSpec {
+            pid: std::process::id().cast_signed(),
+            addresses: &addresses,
+            port: Some(socket.local_addr().unwrap().port()),
+            or_udp,
+            timeout: Duration::from_millis(200),
+            alone: false,
+        };
+        wait(&spec, || Ok(None)).unwrap()
+    };
+    assert_eq!(wait_for(true), Ok(()));
+    assert!(matches!(wait_for(false), Err(NotListening::OtherPorts { .. })));
 }
 
 #[test]
