@@ -31,10 +31,13 @@ const LICENCES: [&str; 12] = [
 ];
 
 /// Crates with several versions, and which other crates require the versions.
-const MULTIPLE_VERSIONS: [(&str, &str); 4] = [
+const MULTIPLE_VERSIONS: [(&str, &str); 7] = [
     ("base64", "hdrhistogram asks for 0.22"),
+    ("cpufeatures", "sha2, and chacha20 of rand 0.10, ask for two"),
     ("getrandom", "ring, tempfile and proptest ask for three"),
     ("itertools", "built twice, once for build scripts"),
+    ("rand", "async-nats asks for 0.10, its nkeys for 0.8"),
+    ("rand_core", "as rand"),
     ("syn", "derive macros are moving from 2 to 3"),
 ];
 

@@ -147,6 +147,9 @@ fn words_of_run(rest: &[OsString], http: &str, loss: Option<&str>) -> Vec<OsStri
 /// A list has the same value twice, or an empty one.
 #[cfg(test)]
 pub fn expanded(words: Vec<OsString>) -> Vec<Vec<OsString>> {
+    if let Some(auto) = Auto::of(words.clone()) {
+        return ["1.1", "2", "3"].map(|http| auto.words(http)).to_vec();
+    }
     match Matrix::of(words.clone()).unwrap() {
         Some(matrix) => matrix.runs.into_iter().map(|run| run.words).collect(),
         None => vec![words],

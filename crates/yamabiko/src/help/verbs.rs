@@ -53,7 +53,6 @@ pub(super) const VERBS: &[VerbHelp] = &[
         ("Open loop, 110 requests/s, 48 ms away", "yamabiko bench --server ./server --rtt 48ms -r 110/s http://server/"),
         ("Closed loop, 64 connections, a running service", "yamabiko bench -c 64 -d 30s http://127.0.0.1:8080/"),
         ("HTTP/1.1, 2 and 3, without and with loss", "yamabiko bench https://h/ --http 1.1,2,3 --path world --loss 0%,1%"),
-        ("The HTTP version that a browser would use", "yamabiko bench https://h/ --http auto --path world"),
         ("Fail in CI if the objective is not met", "yamabiko bench -r 500/s --slo 'p99 < 200ms' http://127.0.0.1:8080/"),
     ]),
     help("ab", &[], &[("1,000 requests on 10 connections", "yamabiko ab -n 1000 -c 10 http://127.0.0.1:8080/")]),
