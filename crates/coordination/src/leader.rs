@@ -7,14 +7,14 @@
 //! Nobody starts unless all are ready and have confirmed the start: before it a failure is cheap. After it, the loss of
 //! a shard is noted and its load is missing, unless `--abort-on-lost` is given.
 
-mod seat;
+mod member_state;
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use schema::document::ClockOffsets;
 
-use self::seat::{End, Seat};
+use self::member_state::{End, MemberState};
 use crate::message::{FromMember, LeaderBody, MemberBody, Outcome, Progress, Stage, ToMembers, text};
 use crate::{
     COLLECT_TIMEOUT, CONFIRM_LEAD, Effect, Identity, LOST_AFTER, Local, Now, Over, READY_TIMEOUT, RECONNECT_TIMEOUT,
@@ -30,7 +30,7 @@ pub struct Leader {
     stage: Stage,
     began: Duration,
     /// Of the shards from 1 on.
-    seats: Vec<Seat>,
+    members: Vec<MemberState>,
     is_connected: bool,
     connection_changed: Duration,
     progress: Progress,
@@ -52,12 +52,12 @@ enum Phase {
     Starting(u64, Duration),
     Running,
     Collecting(Duration),
-    /// Until this time members that missed the last word still get it.
+    /// Until this time the final stage is repeated, for members that missed it.
     Lingering(Duration, Over),
     Over,
 }
 
-/// How long the last word is repeated.
+/// How long the final stage is repeated.
 const LINGER: Duration = Duration::from_secs(3);
 /// Interval at which a start is repeated before it.
 const START_REPEAT_INTERVAL: Duration = Duration::from_millis(200);
@@ -76,7 +76,7 @@ impl Leader {
             phase: Phase::Gathering,
             stage: Stage::Gathering,
             began: now.monotonic,
-            seats: std::iter::repeat_with(Seat::default).take(members).collect(),
+            members: std::iter::repeat_with(MemberState::default).take(members).collect(),
             is_connected: false,
             connection_changed: now.monotonic,
             progress: Progress::default(),
@@ -98,7 +98,7 @@ impl Leader {
 
     /// ClockOffsets of the shards as the members announced them before the start, by number.
     pub fn clocks(&self) -> impl Iterator<Item = (u32, ClockOffsets)> {
-        (1..).zip(&self.seats).map(|(index, seat)| (index, ClockOffsets { before: seat.ready, after: None }))
+        (1..).zip(&self.members).map(|(index, member)| (index, ClockOffsets { before: member.ready, after: None }))
     }
 
     /// Takes a message of a member.
@@ -108,22 +108,22 @@ impl Leader {
             match self.refusal(now, message, *count, version, plan_digest) {
                 Some(why) => self.refuse(index, instance, host, why),
                 None => {
-                    let seat = &mut self.seats[index as usize - 1];
-                    if seat.instance != Some(instance) {
-                        *seat = Seat { instance: Some(instance), host: text(host), ..Seat::default() };
+                    let member = &mut self.members[index as usize - 1];
+                    if member.instance != Some(instance) {
+                        *member = MemberState { instance: Some(instance), host: text(host), ..MemberState::default() };
                     }
-                    seat.heard = now.monotonic;
-                    self.say(LeaderBody::Welcome { index, instance });
+                    member.heard = now.monotonic;
+                    self.send(LeaderBody::Welcome { index, instance });
                 }
             }
             return;
         }
-        let Some(seat) = (index as usize).checked_sub(1).and_then(|at| self.seats.get_mut(at)) else { return };
-        if seat.instance != Some(instance) {
+        let Some(member) = (index as usize).checked_sub(1).and_then(|at| self.members.get_mut(at)) else { return };
+        if member.instance != Some(instance) {
             return;
         }
-        seat.heard = now.monotonic;
-        if std::mem::take(&mut seat.is_lost) {
+        member.heard = now.monotonic;
+        if std::mem::take(&mut member.is_lost) {
             self.note(format!("shard {} is heard again", name(index, self.identity.count)));
         }
         self.take(now, index, instance, &message.body);
@@ -149,8 +149,8 @@ impl Leader {
             Local::Connected(is_connected) => {
                 self.is_connected = is_connected;
                 self.connection_changed = now.monotonic;
-                for seat in &mut self.seats {
-                    seat.heard = now.monotonic;
+                for member in &mut self.members {
+                    member.heard = now.monotonic;
                 }
             }
             Local::Progress(progress) => self.progress = progress,
@@ -161,8 +161,10 @@ impl Leader {
                 self.collect(now, Some(text(&why)));
             }
             Local::Fetched { index, result } => {
-                let Some(seat) = (index as usize).checked_sub(1).and_then(|at| self.seats.get_mut(at)) else { return };
-                seat.end = End::Known(result.err());
+                let Some(member) = (index as usize).checked_sub(1).and_then(|at| self.members.get_mut(at)) else {
+                    return;
+                };
+                member.end = End::Known(result.err());
                 self.confirm_end(index);
             }
             Local::Sent(_) => {}
@@ -175,13 +177,13 @@ impl Leader {
         if self.phase != Phase::Over && now.monotonic >= self.next_repeat {
             let is_starting = matches!(self.phase, Phase::Starting(..));
             self.next_repeat = now.monotonic + if is_starting { START_REPEAT_INTERVAL } else { REPEAT_INTERVAL };
-            self.say(LeaderBody::State(self.stage.clone()));
+            self.send(LeaderBody::State(self.stage.clone()));
         }
         if matches!(self.phase, Phase::Running | Phase::Collecting(_)) && now.monotonic >= self.next_summary {
             self.next_summary = now.monotonic + REPEAT_INTERVAL;
             let mut total = self.progress;
-            self.seats.iter().for_each(|seat| total.add(seat.progress));
-            let heard = 1 + self.seats.iter().filter(|seat| !seat.is_lost).count() as u32;
+            self.members.iter().for_each(|member| total.add(member.progress));
+            let heard = 1 + self.members.iter().filter(|member| !member.is_lost).count() as u32;
             self.effects.push_back(Effect::Summary(Summary { heard, count: self.identity.count, total }));
         }
     }
@@ -201,18 +203,22 @@ impl Leader {
                     .into(),
             );
         }
-        let Some(seat) = (message.index as usize).checked_sub(1).and_then(|at| self.seats.get(at)) else {
-            return Some(format!("there is no shard {} of {count} beside the leader", message.index));
+        let Some(member) = (message.index as usize).checked_sub(1).and_then(|at| self.members.get(at)) else {
+            return Some(format!(
+                "shard {} does not exist: expected 1 to {} of {count}",
+                message.index,
+                count.saturating_sub(1)
+            ));
         };
-        if seat.instance == Some(message.instance) {
+        if member.instance == Some(message.instance) {
             return None;
         }
         if self.phase != Phase::Gathering {
             return Some("the load has started already".into());
         }
-        let is_there = now.monotonic.saturating_sub(seat.heard) <= LOST_AFTER;
-        (seat.instance.is_some() && is_there).then(|| {
-            format!("shard {} is given twice: it is made on {} already", name(message.index, count), seat.host)
+        let is_there = now.monotonic.saturating_sub(member.heard) <= LOST_AFTER;
+        (member.instance.is_some() && is_there).then(|| {
+            format!("shard {} is given twice: it is made on {} already", name(message.index, count), member.host)
         })
     }
 
@@ -221,7 +227,7 @@ impl Leader {
             self.refusals_noted += 1;
             self.note(format!("refused shard {index} on {}: {why}", text(host)));
         }
-        self.say(LeaderBody::Refused { index, instance, why });
+        self.send(LeaderBody::Refused { index, instance, why });
     }
 
     fn take(&mut self, now: Now, index: u32, instance: u64, body: &MemberBody) {
@@ -229,25 +235,25 @@ impl Leader {
             Phase::Starting(at_ns, _) => Some(at_ns),
             _ => None,
         };
-        let seat = &mut self.seats[index as usize - 1];
+        let member = &mut self.members[index as usize - 1];
         match body {
             MemberBody::Announce { .. } => {}
             MemberBody::Ping { sequence } => {
                 let (sequence, leader_ns) = (*sequence, now.wall_ns);
-                self.say(LeaderBody::Pong { index, instance, sequence, leader_ns });
+                self.send(LeaderBody::Pong { index, instance, sequence, leader_ns });
             }
-            MemberBody::Ready { clock } => seat.ready = Some(*clock),
+            MemberBody::Ready { clock } => member.ready = Some(*clock),
             MemberBody::Running { start_ns, progress } => {
-                seat.is_confirmed |= start == Some(*start_ns);
-                seat.progress = *progress;
+                member.is_confirmed |= start == Some(*start_ns);
+                member.progress = *progress;
             }
-            MemberBody::Ended(outcome) => match (&seat.end, outcome) {
+            MemberBody::Ended(outcome) => match (&member.end, outcome) {
                 (End::Open, Outcome::Result(ended)) => {
-                    seat.end = End::Fetching;
+                    member.end = End::Fetching;
                     self.effects.push_back(Effect::Fetch { index, ended: ended.clone() });
                 }
                 (End::Open, Outcome::Failed(why)) => {
-                    seat.end = End::Known(Some(text(why)));
+                    member.end = End::Known(Some(text(why)));
                     let why = format!("shard {} failed: {}", name(index, self.identity.count), text(why));
                     self.note(why.clone());
                     if start.is_some() || self.abort_on_lost {
@@ -261,9 +267,9 @@ impl Leader {
             MemberBody::Left { why } => {
                 let why = format!("shard {} left: {}", name(index, self.identity.count), text(why));
                 if self.phase == Phase::Gathering {
-                    *seat = Seat::default();
+                    *member = MemberState::default();
                 } else {
-                    seat.end = End::Known(Some(why.clone()));
+                    member.end = End::Known(Some(why.clone()));
                 }
                 self.note(why.clone());
                 if start.is_some() {
@@ -274,10 +280,10 @@ impl Leader {
     }
 
     fn confirm_end(&mut self, index: u32) {
-        let seat = &self.seats[index as usize - 1];
-        let (Some(instance), End::Known(why)) = (seat.instance, &seat.end) else { return };
+        let member = &self.members[index as usize - 1];
+        let (Some(instance), End::Known(why)) = (member.instance, &member.end) else { return };
         let why = why.clone().unwrap_or_default();
-        self.say(LeaderBody::Taken { index, instance, why });
+        self.send(LeaderBody::Taken { index, instance, why });
     }
 
     fn advance(&mut self, now: Now) {
@@ -285,7 +291,7 @@ impl Leader {
             Phase::Gathering => self.gather(now),
             &Phase::Starting(_, at) if now.monotonic >= at => self.phase = Phase::Running,
             &Phase::Starting(_, at) if now.monotonic + CONFIRM_LEAD >= at && !self.is_aborted => {
-                let late = self.named(|seat| !seat.is_confirmed);
+                let late = self.named(|member| !member.is_confirmed);
                 if !late.is_empty() {
                     self.abort(now, &format!("no confirmation of the start from {}", sentence(&late)));
                 }
@@ -294,7 +300,7 @@ impl Leader {
             Phase::Running => self.notice_lost(now),
             &Phase::Collecting(since) => {
                 self.notice_lost(now);
-                let waits_for = self.named(|seat| !seat.is_lost && !matches!(seat.end, End::Known(_)));
+                let waits_for = self.named(|member| !member.is_lost && !matches!(member.end, End::Known(_)));
                 let cut_off =
                     !self.is_connected && now.monotonic.saturating_sub(self.connection_changed) > RECONNECT_TIMEOUT;
                 let too_long = now.monotonic.saturating_sub(since) > COLLECT_TIMEOUT;
@@ -303,8 +309,8 @@ impl Leader {
                 }
             }
             Phase::Lingering(until, over) => {
-                // Without members nobody waits for the last word.
-                if now.monotonic >= *until || self.seats.is_empty() {
+                // Without members the final stage has no receiver.
+                if now.monotonic >= *until || self.members.is_empty() {
                     self.over(over.clone());
                 }
             }
@@ -312,16 +318,16 @@ impl Leader {
     }
 
     fn gather(&mut self, now: Now) {
-        for (index, seat) in (1..).zip(&mut self.seats) {
-            let is_silent = self.is_connected && now.monotonic.saturating_sub(seat.heard) > LOST_AFTER;
-            if seat.instance.is_some() && is_silent {
-                *seat = Seat::default();
+        for (index, member) in (1..).zip(&mut self.members) {
+            let is_silent = self.is_connected && now.monotonic.saturating_sub(member.heard) > LOST_AFTER;
+            if member.instance.is_some() && is_silent {
+                *member = MemberState::default();
                 let text = format!("shard {} was lost before the start", name(index, self.identity.count));
                 self.effects.push_back(Effect::Note(text));
             }
         }
-        let waits_for = self.named(|seat| seat.ready.is_none());
-        if waits_for.is_empty() && (self.is_connected || self.seats.is_empty()) {
+        let waits_for = self.named(|member| member.ready.is_none());
+        if waits_for.is_empty() && (self.is_connected || self.members.is_empty()) {
             let lead_ns = u64::try_from(START_LEAD.as_nanos()).unwrap_or(u64::MAX);
             let at_ns = now.wall_ns.saturating_add(lead_ns);
             self.phase = Phase::Starting(at_ns, now.monotonic + START_LEAD);
@@ -339,10 +345,10 @@ impl Leader {
             return;
         }
         let mut lost = Vec::new();
-        for (index, seat) in (1..).zip(&mut self.seats) {
-            let is_silent = now.monotonic.saturating_sub(seat.heard) > LOST_AFTER;
-            if is_silent && !seat.is_lost && !matches!(seat.end, End::Known(_) | End::Fetching) {
-                seat.is_lost = true;
+        for (index, member) in (1..).zip(&mut self.members) {
+            let is_silent = now.monotonic.saturating_sub(member.heard) > LOST_AFTER;
+            if is_silent && !member.is_lost && !matches!(member.end, End::Known(_) | End::Fetching) {
+                member.is_lost = true;
                 lost.push(name(index, self.identity.count));
             }
         }
@@ -384,12 +390,12 @@ impl Leader {
 
     fn result(&self) -> Over {
         let mut missing: Vec<String> = self.own_failure.iter().map(|why| format!("shard 0: {why}")).collect();
-        for (index, seat) in (1..).zip(&self.seats) {
+        for (index, member) in (1..).zip(&self.members) {
             let name = name(index, self.identity.count);
-            match &seat.end {
+            match &member.end {
                 End::Known(None) => {}
                 End::Known(Some(why)) => missing.push(format!("shard {name}: {why}")),
-                End::Open | End::Fetching if seat.is_lost => missing.push(format!("shard {name} was lost")),
+                End::Open | End::Fetching if member.is_lost => missing.push(format!("shard {name} was lost")),
                 End::Open | End::Fetching => missing.push(format!("shard {name} has not sent its run")),
             }
         }
@@ -405,17 +411,17 @@ impl Leader {
         self.effects.push_back(Effect::Over(over));
     }
 
-    /// Names of the shards whose seats are so.
-    fn named(&self, is_so: impl Fn(&Seat) -> bool) -> Vec<String> {
-        let seats = (1..).zip(&self.seats).filter(|(_, seat)| is_so(seat));
-        seats.map(|(index, _)| name(index, self.identity.count)).collect()
+    /// Names of the shards for which this is true.
+    fn named(&self, is_so: impl Fn(&MemberState) -> bool) -> Vec<String> {
+        let members = (1..).zip(&self.members).filter(|(_, member)| is_so(member));
+        members.map(|(index, _)| name(index, self.identity.count)).collect()
     }
 
     fn note(&mut self, text: String) {
         self.effects.push_back(Effect::Note(text));
     }
 
-    fn say(&mut self, body: LeaderBody) {
+    fn send(&mut self, body: LeaderBody) {
         self.sequence += 1;
         let (leader, sequence) = (self.identity.instance, self.sequence);
         self.effects.push_back(Effect::ToMembers(ToMembers { leader, sequence, body }));

@@ -211,7 +211,7 @@ impl Member {
 
     fn leave(&mut self, why: &str) {
         if !matches!(self.state, State::Over) {
-            self.say(MemberBody::Left { why: text(why) });
+            self.send(MemberBody::Left { why: text(why) });
             self.end(Over::NotStarted(text(why)));
         }
     }
@@ -223,7 +223,7 @@ impl Member {
         }
     }
 
-    fn say(&mut self, body: MemberBody) {
+    fn send(&mut self, body: MemberBody) {
         let (index, instance) = (self.identity.index, self.identity.instance);
         self.effects.push_back(Effect::ToLeader(FromMember { index, instance, body }));
     }
@@ -246,7 +246,7 @@ impl Member {
             State::Started | State::MeasuringAgain(..) | State::Sending(_) => running,
             State::Reporting(outcome, _) => MemberBody::Ended(outcome.clone()),
         };
-        self.say(body);
+        self.send(body);
     }
 
     fn measure(&mut self, now: Now) {
@@ -256,7 +256,7 @@ impl Member {
             return;
         }
         if let Some(sequence) = measurement.ping(now) {
-            self.say(MemberBody::Ping { sequence });
+            self.send(MemberBody::Ping { sequence });
             return;
         }
         if !measurement.is_done(now.monotonic) {

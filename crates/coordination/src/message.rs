@@ -13,11 +13,11 @@ pub struct FromMember {
     pub index: u32,
     /// The member's process.
     pub instance: u64,
-    /// What it says.
+    /// Its content.
     pub body: MemberBody,
 }
 
-/// What a member says.
+/// Content of a message from a member.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum MemberBody {
@@ -108,11 +108,11 @@ pub struct ToMembers {
     pub leader: u64,
     /// Grows with every message: an older one is ignored.
     pub sequence: u64,
-    /// What it says.
+    /// Its content.
     pub body: LeaderBody,
 }
 
-/// What the leader says.
+/// Content of a message from the leader.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum LeaderBody {

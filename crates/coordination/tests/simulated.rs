@@ -396,7 +396,7 @@ fn a_clock_that_is_off_is_found_and_bounded() {
         let faults = Faults { offsets_ns: offsets_ns.clone(), delay_ms_max, loss: 0.05, ..Faults::default() };
         let shards = Simulation::new(4, seed, faults).run();
         for (shard, &offset) in shards.iter().zip(&offsets_ns).skip(1) {
-            // A member whose last word was lost has measured both.
+            // A member whose final message was lost has measured both.
             for estimate in [shard.clocks.before, shard.clocks.after].into_iter().flatten() {
                 // The simulation reads clocks in steps.
                 let error = estimate.offset_ns.abs_diff(offset);

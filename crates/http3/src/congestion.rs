@@ -9,10 +9,10 @@ use quinn_proto::congestion::{Controller, ControllerFactory, ControllerMetrics};
 
 /// A congestion control whose window grows if it was used when packets were sent.
 ///
-/// quinn-proto asks whether there is something to send when the acknowledgement arrives. After the last byte of a
-/// response there never is: over one connection, responses that a window carries at once would not make it grow, and
-/// would be paced by it for ever. RFC 9002, section 7.8, asks whether the window was underutilized. Here, as in Linux in
-/// slow start, it was if twice the most bytes in flight during the last two round trips are less.
+/// quinn-proto grows the window only if data waits to be sent when an acknowledgement arrives. After the last byte of a
+/// response none waits, so a window of the size of the responses would stop growing and pace all later ones. RFC 9002,
+/// section 7.8, excludes growth only if the window was underutilized. Here, as in Linux in slow start, a window is
+/// underutilized if it is larger than twice the maximum of bytes in flight during the last two round trips.
 #[derive(Debug)]
 pub struct GrowsWhenUsed<F>(Arc<F>);
 
@@ -56,13 +56,16 @@ impl Controller for Used {
         let bytes: u64 = self.acknowledged.iter().map(|&(_, bytes, _)| bytes).sum();
         self.most[0] = self.most[0].max(in_flight.saturating_add(bytes));
         let was_used = self.most[0].max(self.most[1]).saturating_mul(2) >= self.inner.window();
-        for (sent, bytes, rtt) in std::mem::take(&mut self.acknowledged) {
+        // The buffer is used again: this runs for every acknowledgement.
+        let mut acknowledged = std::mem::take(&mut self.acknowledged);
+        for (sent, bytes, rtt) in acknowledged.drain(..) {
             self.inner.on_ack(now, sent, bytes, !was_used, &rtt);
             if sent >= self.round_began {
                 self.round_began = now;
                 self.most = [0, self.most[0]];
             }
         }
+        self.acknowledged = acknowledged;
         self.inner.on_end_acks(now, in_flight, app_limited, largest);
     }
 

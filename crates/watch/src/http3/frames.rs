@@ -16,8 +16,8 @@ pub(super) enum Event {
 
 /// One direction of a request's stream.
 ///
-/// Bodies need not be there to be skipped: the head of their frame says where the next frame begins. So of a stream
-/// with a hole only heads are kept, however much is in transit.
+/// A body is skipped by the length in its frame header, received or not: behind a hole only frame headers and heads are
+/// kept, independent of the bytes in transit.
 #[derive(Debug)]
 pub(super) struct Frames {
     /// What arrived.
@@ -128,7 +128,7 @@ impl Parser {
         if self.kind == HEADERS { 0 } else { std::mem::take(&mut self.left) }
     }
 
-    /// Reads the next bytes. `None` if there is no memory for them.
+    /// Reads the next bytes. `None` if the memory limit is reached.
     fn read(&mut self, mut bytes: &[u8], events: &mut Vec<Event>, out: &mut Out<'_>) -> Option<()> {
         while !bytes.is_empty() {
             crate::work::spend(1);

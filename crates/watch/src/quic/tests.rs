@@ -272,7 +272,7 @@ fn packets_without_the_quic_bit_are_read() {
     talk.send(true, &first);
     let answer = talk.server_initial(0, &ack(0));
     talk.wait(50).send(false, &answer);
-    // A short packet without the bit behind a long one is no padding, and zeros are.
+    // After a long packet, a short one without the QUIC bit is read as a packet, and zero bytes as padding.
     let coalesced = |rest: &[u8]| [&talk.server_initial(1, &ack(0))[..], rest].concat();
     let [with_packet, with_padding] = [coalesced(&[0, 7, 7, 7, 9, 9]), coalesced(&[0; 40])];
     talk.send(false, &with_packet);

@@ -88,7 +88,7 @@ pub fn execute_plan(plan: &Plan, options: &ExecutionOptions<'_>, (url, abort_on_
         Err(error) => return Err(failed(coordinator, &interrupts, error.into())),
     };
     let dir = outcome.folder.clone().unwrap_or_else(|| PathBuf::from(&outcome.document.run.dir));
-    coordinator.say(&ToCoordinator::Ended(ended(&outcome, &dir)));
+    coordinator.send(&ToCoordinator::Ended(ended(&outcome, &dir)));
     if shard.index > 0 {
         show(&outcome, None, options.json)?;
     }
@@ -103,9 +103,9 @@ pub fn execute_plan(plan: &Plan, options: &ExecutionOptions<'_>, (url, abort_on_
     merge_all(folders, &collected.archives, &run_store, &plan, options)
 }
 
-/// Why there is no result: a start that was called off is named before what followed from it.
+/// The error of a load without a result. An aborted start is reported before its consequences.
 fn failed(mut coordinator: Coordinator, interrupts: &Interrupts, error: anyhow::Error) -> anyhow::Error {
-    coordinator.say(&ToCoordinator::Failed(error.to_string()));
+    coordinator.send(&ToCoordinator::Failed(error.to_string()));
     let collected = coordinator.finish(interrupts);
     match collected.aborted {
         Some(why) => error.context(format!("the load of all shards was ended: {why}")),
@@ -168,12 +168,12 @@ impl<O: Observer> Observer for Reporting<'_, O> {
 
     fn tick(&mut self, elapsed: Duration, snapshot: &Snapshot) {
         if self.interrupts.count() > self.interrupts_before && !self.has_reported_interrupt {
-            self.has_reported_interrupt = self.coordinator.try_say(&ToCoordinator::Interrupted);
+            self.has_reported_interrupt = self.coordinator.try_send(&ToCoordinator::Interrupted);
         }
         if elapsed.saturating_sub(self.reported) >= PROGRESS_INTERVAL {
             self.reported = elapsed;
             let Snapshot { offered, completed, failed, in_flight, .. } = *snapshot;
-            self.coordinator.try_say(&ToCoordinator::Progress(Progress { offered, completed, failed, in_flight }));
+            self.coordinator.try_send(&ToCoordinator::Progress(Progress { offered, completed, failed, in_flight }));
         }
         self.inner.tick(elapsed, snapshot);
     }

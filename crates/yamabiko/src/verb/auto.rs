@@ -1,7 +1,7 @@
 //! `yamabiko bench --http auto`: the HTTP version that a browser would use.
 //!
-//! One request over HTTP/1.1, through the path of the run, asks what the server offers: Alt-Svc of its response names
-//! HTTP/3 (RFC 7838; RFC 9114, section 3.1.1). Otherwise ALPN decides between HTTP/2 and HTTP/1.1.
+//! A probe over HTTP/1.1, through the path of the run, reads Alt-Svc of the response, which offers HTTP/3 (RFC 7838;
+//! RFC 9114, section 3.1.1). Without an offer ALPN decides between HTTP/2 and HTTP/1.1.
 
 use anyhow::{Result, bail};
 use plan::{Alpn, HttpVersion, LoadPlan, PathPlan, Plan, TlsPlan, WatchAt};
@@ -20,28 +20,28 @@ use crate::terminal::print_message;
 /// # Errors
 /// Wrong usage. What fails later is in the outcome.
 pub fn run(auto: &Auto) -> Result<Result<Exit>, WrongUsage> {
-    let asked = parse_bench(auto.words("1.1"))?;
-    let (version, why) = match choose(&asked) {
+    let bench_http1 = parse_bench(auto.words("1.1"))?;
+    let (version, why) = match choose(&bench_http1) {
         Ok(chosen) => chosen,
         Err(error) => return Ok(Err(error)),
     };
-    if !asked.result.json && !asked.result.print_plan {
+    if !bench_http1.result.json && !bench_http1.result.print_plan {
         print_message(format_args!("HTTP/{version}: {why}"));
     }
     Ok(bench::run(&parse_bench(auto.words(version))?))
 }
 
 /// The version, and why.
-fn choose(asked: &Bench) -> Result<(&'static str, String)> {
-    let plan = to_plan::bench(asked)?;
+fn choose(bench_http1: &Bench) -> Result<(&'static str, String)> {
+    let plan = to_plan::bench(bench_http1)?;
     let Some(url) = plan.load.stated_urls().first().cloned() else {
-        bail!("--http auto needs a URL to ask: write --http 1.1, 2 or 3");
+        bail!("--http auto needs a URL for its probe: write --http 1.1, 2 or 3");
     };
     if plan.load.tls.is_none() {
         return Ok(("1.1", "browsers use it without TLS".to_owned()));
     }
     let interrupts = Interrupts::install()?;
-    let outcome = ask(&plan, &url, HttpVersion::Http11, &interrupts)?;
+    let outcome = probe(&plan, &url, HttpVersion::Http11, &interrupts)?;
     if let Some(offer) = outcome.first_exchange.response_head.as_deref().and_then(|head| field(head, "alt-svc")) {
         match alternative(&offer, port(&url)) {
             Alternative::SamePort => return Ok(("3", format!("the server offers it (Alt-Svc: {offer})"))),
@@ -51,17 +51,21 @@ fn choose(asked: &Bench) -> Result<(&'static str, String)> {
             Alternative::None => {}
         }
     }
-    let outcome = ask(&plan, &url, HttpVersion::Http2, &interrupts)?;
-    if outcome.first_exchange.response_head.is_some()
-        || outcome.document.load.as_ref().is_some_and(|load| load.completed > 0)
-    {
+    let has_http1 = has_response(&outcome);
+    let outcome = probe(&plan, &url, HttpVersion::Http2, &interrupts)?;
+    if has_response(&outcome) {
         return Ok(("2", "the server chooses it by ALPN and offers no HTTP/3".to_owned()));
     }
-    Ok(("1.1", "the server offers no other".to_owned()))
+    let why = if has_http1 { "the server offers no other version" } else { "no probe received a response" };
+    Ok(("1.1", why.to_owned()))
+}
+
+fn has_response(outcome: &Outcome) -> bool {
+    outcome.document.load.as_ref().is_some_and(|load| load.completed > 0)
 }
 
 /// Makes one request of a plan by a version.
-fn ask(plan: &Plan, url: &str, http: HttpVersion, interrupts: &Interrupts) -> Result<Outcome> {
+fn probe(plan: &Plan, url: &str, http: HttpVersion, interrupts: &Interrupts) -> Result<Outcome> {
     let tls = plan.load.tls.as_ref().map(|tls| TlsPlan { alpn: Alpn::default(), ..tls.clone() });
     let load = LoadPlan {
         http,
@@ -74,14 +78,14 @@ fn ask(plan: &Plan, url: &str, http: HttpVersion, interrupts: &Interrupts) -> Re
         connect_timeout: plan.load.connect_timeout,
         ..LoadPlan::get(url)
     };
-    let mut asking = Plan { name: "auto".into(), load, ..plan.clone() };
-    (asking.slo, asking.capacity, asking.shard) = (None, None, Default::default());
-    asking.watch.keep = false;
-    asking.watch.tap = false;
-    asking.watch.at = Some(WatchAt::None);
-    asking.path = plan.path.as_ref().map(|path| PathPlan { changes: Vec::new(), ..path.clone() });
-    asking.settle()?;
-    let outcome = testbed::bench(&asking, "", None, interrupts, &mut Display::new("", true))?;
+    let mut probe_plan = Plan { name: "auto".into(), load, ..plan.clone() };
+    (probe_plan.slo, probe_plan.capacity, probe_plan.shard) = (None, None, Default::default());
+    probe_plan.watch.keep = false;
+    probe_plan.watch.tap = false;
+    probe_plan.watch.at = Some(WatchAt::None);
+    probe_plan.path = plan.path.as_ref().map(|path| PathPlan { changes: Vec::new(), ..path.clone() });
+    probe_plan.settle()?;
+    let outcome = testbed::bench(&probe_plan, "", None, interrupts, &mut Display::new("", true))?;
     if outcome.document.run.interrupted {
         bail!("interrupted");
     }

@@ -17,7 +17,7 @@ use crate::terminal::print_message;
 
 /// Interval at which interrupts are looked for.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// How long the process may take to say goodbye to the others after an interrupt.
+/// Longest time in which the process reports an interrupt to the other shards.
 const INTERRUPT_TIMEOUT: Duration = Duration::from_secs(8);
 /// How long the process may take to exit after its last line.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(4);
@@ -42,19 +42,19 @@ impl Coordinator {
         let mut child = command.spawn().context("starting the coordination")?;
         let output = BufReader::new(child.stdout.take().context("the coordination's output")?);
         let mut coordinator = Coordinator { input: child.stdin.take(), child, output, collected: Collected::default() };
-        coordinator.say(&ToCoordinator::Hello(Box::new(hello)));
+        coordinator.send(&ToCoordinator::Hello(Box::new(hello)));
         Ok(coordinator)
     }
 
     /// Sends a line. A process that has ended does not affect the load.
-    pub fn say(&mut self, line: &ToCoordinator) {
+    pub fn send(&mut self, line: &ToCoordinator) {
         if let Some(input) = &mut self.input {
             let _ = pipe::write(input, line);
         }
     }
 
     /// Sends a line unless that would wait; whether it was sent.
-    pub fn try_say(&mut self, line: &ToCoordinator) -> bool {
+    pub fn try_send(&mut self, line: &ToCoordinator) -> bool {
         let Some(input) = &mut self.input else { return false };
         // A pipe that is writable has room for 4 KiB, more than a line of counts.
         let mut fds = [PollFd::new(input.as_fd(), PollFlags::POLLOUT)];
@@ -74,7 +74,7 @@ impl Coordinator {
     /// Waits until the leader has set the start: nanoseconds since 1970.
     ///
     /// # Errors
-    /// There is no start: why; the process ended.
+    /// The load does not start, for this reason. The process has ended.
     pub fn wait_for_start(&mut self, interrupts: &Interrupts) -> Result<u64> {
         let before = interrupts.count();
         let mut deadline: Option<Deadline> = None;
@@ -125,7 +125,7 @@ impl Coordinator {
             if interrupts.count() > before {
                 match deadline {
                     None => {
-                        self.say(&ToCoordinator::Interrupted);
+                        self.send(&ToCoordinator::Interrupted);
                         *deadline = Some(Deadline::after(INTERRUPT_TIMEOUT));
                     }
                     Some(deadline) if deadline.has_passed() => return None,

@@ -1,13 +1,13 @@
-//! What the leader knows of one member.
+//! The leader's state of one member.
 
 use std::time::Duration;
 
 use crate::message::Progress;
 use schema::document::ClockOffset;
 
-/// A member, or the place of one that was not heard yet.
+/// State of one member; the default is that of a member that has not announced itself.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Seat {
+pub(super) struct MemberState {
     /// Its process.
     pub instance: Option<u64>,
     /// Name of its machine.
@@ -34,6 +34,6 @@ pub(super) enum End {
     Open,
     /// Its run is being received.
     Fetching,
-    /// Its run was received, or there is none: why.
+    /// Its run was received, or was not: the reason.
     Known(Option<String>),
 }
