@@ -117,7 +117,8 @@ fn find_below(folder: &Path, pids: &HashSet<i32>, depth: u32, found: &mut Vec<Pa
             continue;
         }
         let name = entry.file_name().to_string_lossy().into_owned();
-        let creator = name.strip_prefix("yamabiko-").and_then(|rest| rest.split('-').next()?.parse().ok());
+        // yamabiko-<PID namespace>-<pid>-<start time>-<label>
+        let creator = name.strip_prefix("yamabiko-").and_then(|rest| rest.split('-').nth(1)?.parse().ok());
         if creator.is_some_and(|creator: i32| pids.contains(&creator)) {
             found.push(entry.path());
         }
