@@ -1,5 +1,5 @@
 //! Installs the programs that tests use as readers of Yamabiko's files and that Debian does not package: DuckDB,
-//! polars, a Jupyter kernel, an OpenTelemetry receiver (rotel) and an HTTP/3 client (aioquic), from PyPI.
+//! polars, a Jupyter kernel, an OpenTelemetry receiver (rotel), an HTTP/3 client (aioquic) and Kubernetes' schema, from PyPI.
 //! `crates/yamabiko/tests/readers/requirements.txt` pins their versions. They are installed into `target/readers`,
 //! again after a change of that file.
 

@@ -76,6 +76,19 @@ impl Arrivals {
         Arrivals::Open { spacing: Spacing::Poisson, rate: RateOverTime::constant(rate) }
     }
 
+    /// The highest offered rate in arrivals per second, averaged over bursts; `None` of a closed loop, whose rate is the
+    /// server's. A log's is its mean.
+    pub fn peak_per_second(&self) -> Option<f64> {
+        match self {
+            Arrivals::Closed => None,
+            Arrivals::Open { rate, .. } => Some(rate.peak_per_second()),
+            Arrivals::Logged(logged) => {
+                let round = logged.round.as_secs_f64();
+                Some(if round > 0.0 { logged.arrivals.len() as f64 / round } else { f64::INFINITY })
+            }
+        }
+    }
+
     /// Whether the load is an open loop, in which arrivals do not wait for responses.
     pub fn is_open(&self) -> bool {
         !matches!(self, Arrivals::Closed)

@@ -42,6 +42,10 @@ pub struct CoordinationOptions {
     /// Reach the hosts of --hosts by this command, such as 'ssh -F config' [default: ssh]
     #[cfg_attr(feature = "cli", arg(long, value_name = "COMMAND", requires = "hosts"))]
     pub ssh: Option<String>,
+    /// This host of the URL is yours, or its owner has agreed to the load: shards refuse other hosts with public
+    /// addresses, unless their /.well-known/yamabiko.txt permits it
+    #[cfg_attr(feature = "cli", arg(long, value_name = "HOST", requires = "start"))]
+    pub i_own_the_target: Vec<String>,
     /// End the load of all shards when one is lost (--hosts; with --coordinate given to shard 0); otherwise its load is
     /// missing
     #[cfg_attr(feature = "cli", arg(long))]

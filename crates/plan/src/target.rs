@@ -18,6 +18,10 @@ pub struct TargetPlan {
     /// them in turn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<IpAddr>,
+    /// Hosts of the load's URLs that are yours, or whose owner has agreed to the load. Shards (`[shard]`) refuse hosts
+    /// with public addresses that are neither here nor permit the load by `/.well-known/yamabiko.txt`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub owned: Vec<String>,
     /// TCP settings of this host towards the clients, for a service that already runs on this host.
     #[serde(default, skip_serializing_if = "ServerTcp::is_unset")]
     pub tcp: ServerTcp,

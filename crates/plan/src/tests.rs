@@ -179,8 +179,13 @@ fn target() -> impl Strategy<Value = TargetPlan> {
         Just(AddressFamily::Ipv6),
         Just(AddressFamily::Both)
     ];
-    (family, prop::collection::vec(any::<std::net::IpAddr>(), 0..3), option::of(1u32..1000)).prop_map(
-        |(family, addresses, initcwnd)| TargetPlan { family, addresses, tcp: ServerTcp { initcwnd, cc: None } },
+    (family, prop::collection::vec(any::<std::net::IpAddr>(), 0..3), names(), option::of(1u32..1000)).prop_map(
+        |(family, addresses, owned, initcwnd)| TargetPlan {
+            family,
+            addresses,
+            owned,
+            tcp: ServerTcp { initcwnd, cc: None },
+        },
     )
 }
 

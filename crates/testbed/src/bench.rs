@@ -28,6 +28,7 @@ mod network;
 mod notes;
 mod observer;
 mod outcome;
+mod permission;
 mod possible;
 mod resolve;
 mod resources;
@@ -74,14 +75,20 @@ pub fn bench(
     bench_tapped(plan, None, command, run_store, interrupts, observer)
 }
 
-/// The part of a load that `plan` describes, as its document will have it, without making a run. Reads the plan's files
-/// and looks up names.
+/// The part of a load that `plan` describes, as its document will have it, without making a run, and the plan with the
+/// hosts that permit their load. Reads the plan's files, looks up names and requests permissions.
 ///
 /// # Errors
-/// A plan that cannot be carried out, or that is not one of several shards.
-pub fn shard_of(plan: &Plan) -> Result<schema::document::Shard, TestbedError> {
-    let (resolved, _) = Resolved::of(plan, plan.watch.tap)?;
-    resolved.shard.ok_or_else(|| TestbedError::Plan("expected the plan of a shard (--shard INDEX/COUNT)".into()))
+/// A plan that cannot be carried out, or that is not one of several shards; a target that does not permit its load.
+pub fn shard_of(plan: &Plan) -> Result<(schema::document::Shard, Plan), TestbedError> {
+    let (resolved, load_spec) = Resolved::of(plan, plan.watch.tap)?;
+    permission::check(&resolved, &load_spec.arrivals)?;
+    let mut permitted = plan.clone();
+    permitted.target.owned = resolved.targets.iter().map(|target| target.host.clone()).collect();
+    permitted.target.owned.dedup();
+    let shard = resolved.shard;
+    let shard = shard.ok_or_else(|| TestbedError::Plan("expected the plan of a shard (--shard INDEX/COUNT)".into()))?;
+    Ok((shard, permitted))
 }
 
 /// Makes a run with a tap on the load's own sockets, if the plan configures one. This process must have been started
@@ -101,6 +108,7 @@ pub fn bench_tapped(
     let interrupts_before = interrupts.count();
     let (resolved, mut load_spec) = Resolved::of(plan, own.is_some())?;
     let plan = &resolved.plan;
+    permission::check(&resolved, &load_spec.arrivals)?;
     let tls = resolved.tls()?;
     let resources = Resources::claim(&resolved, &mut load_spec)?;
     let mut folder = RecordingFolder::begin(

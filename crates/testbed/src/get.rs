@@ -1,11 +1,14 @@
-//! A blocking HTTP client for one request to a server on this host, before, during or after a load.
+//! A blocking HTTP client for one request, before, during or after a load.
 
 use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http1::RequestMethod;
 use http1::whole::{IncompleteResponse, whole};
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
+use rustls_pki_types::ServerName;
 use sys::clock::Clock;
 
 /// Time limit of the whole request, from connecting to the last byte: a loaded server is slow, but a server that sends
@@ -16,43 +19,25 @@ const RESPONSE_BYTES_MAX: usize = 16 << 20;
 /// Size of a read.
 const READ_BYTES: usize = 16 << 10;
 
+/// One request.
+pub(crate) struct Request<'a> {
+    /// Address and port of the server.
+    pub server: SocketAddr,
+    /// Value of the Host header.
+    pub authority: &'a str,
+    /// Path and query, beginning with `/`.
+    pub path: &'a str,
+    /// Settings of TLS and the name that the certificate must have; without TLS `None`.
+    pub tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
+}
+
 /// Requests a path; returns the response as received, with its head.
 ///
 /// # Errors
 /// The server cannot be reached, or its response is incomplete after ten seconds, or longer than 16 MiB.
 pub fn get(server: SocketAddr, path: &str) -> Result<String> {
-    within(server, path, REQUEST_TIMEOUT, RESPONSE_BYTES_MAX)
-        .map(|response| String::from_utf8_lossy(&response).into_owned())
-}
-
-fn within(server: SocketAddr, path: &str, timeout: Duration, most: usize) -> Result<Vec<u8>> {
-    let clock = Clock::start();
-    let late = || Error::new(ErrorKind::TimedOut, format!("the response was incomplete after {timeout:?}"));
-    // A timeout of zero would mean no timeout.
-    let left = || {
-        let passed = Duration::from_nanos(clock.now().as_nanos());
-        timeout.checked_sub(passed).filter(|left| !left.is_zero()).ok_or_else(late)
-    };
-    let mut stream = TcpStream::connect_timeout(&server, left()?)?;
-    stream.set_write_timeout(Some(left()?))?;
-    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: server\r\nConnection: close\r\n\r\n").as_bytes())?;
-    let mut bytes = Vec::new();
-    let mut piece = [0; READ_BYTES];
-    loop {
-        stream.set_read_timeout(Some(left()?))?;
-        match stream.read(&mut piece) {
-            Ok(0) => return Ok(bytes),
-            Ok(length) => bytes.extend_from_slice(&piece[..length]),
-            Err(error) => match error.kind() {
-                ErrorKind::Interrupted => {}
-                ErrorKind::WouldBlock | ErrorKind::TimedOut => return Err(late()),
-                _ => return Err(error),
-            },
-        }
-        if bytes.len() > most {
-            return Err(invalid(format!("the response is longer than {most} bytes")));
-        }
-    }
+    let response = Request::plain(server, path).within(REQUEST_TIMEOUT, RESPONSE_BYTES_MAX)?;
+    Ok(String::from_utf8_lossy(&response).into_owned())
 }
 
 /// Requests a path; returns the body of a 200 response, however its end is stated.
@@ -60,23 +45,105 @@ fn within(server: SocketAddr, path: &str, timeout: Duration, most: usize) -> Res
 /// # Errors
 /// As [`get`]; another status, whose line is in the error; a truncated or malformed response.
 pub fn body(server: SocketAddr, path: &str) -> Result<String> {
-    body_within(server, path, REQUEST_TIMEOUT, RESPONSE_BYTES_MAX)
+    Request::plain(server, path).body()
 }
 
 /// As [`body`], with a time limit and a largest response in bytes of its own.
 pub(crate) fn body_within(server: SocketAddr, path: &str, timeout: Duration, most: usize) -> Result<String> {
-    let response = within(server, path, timeout, most)?;
-    let response = match whole(&response, RequestMethod::Other) {
-        Ok(response) => response,
-        Err(IncompleteResponse::Nothing) => return Err(invalid("empty response".to_owned())),
-        Err(why) => return Err(invalid(why.to_string())),
-    };
-    if response.status == 200 {
-        return Ok(String::from_utf8_lossy(&response.body).into_owned());
+    Request::plain(server, path).body_within(timeout, most)
+}
+
+impl<'a> Request<'a> {
+    fn plain(server: SocketAddr, path: &'a str) -> Self {
+        Request { server, authority: "server", path, tls: None }
     }
-    let line = String::from_utf8_lossy(response.line);
-    let line: String = line.chars().filter(|&c| !units::is_unprintable(c)).take(80).collect();
-    Err(invalid(format!("responded {line}")))
+
+    /// Sends it; returns the body of a 200 response.
+    ///
+    /// # Errors
+    /// As [`body`].
+    pub fn body(self) -> Result<String> {
+        self.body_within(REQUEST_TIMEOUT, RESPONSE_BYTES_MAX)
+    }
+
+    fn body_within(self, timeout: Duration, most: usize) -> Result<String> {
+        let response = self.within(timeout, most)?;
+        let response = match whole(&response, RequestMethod::Other) {
+            Ok(response) => response,
+            Err(IncompleteResponse::Nothing) => return Err(invalid("empty response".to_owned())),
+            Err(why) => return Err(invalid(why.to_string())),
+        };
+        if response.status == 200 {
+            return Ok(String::from_utf8_lossy(&response.body).into_owned());
+        }
+        let line = String::from_utf8_lossy(response.line);
+        let line: String = line.chars().filter(|&c| !units::is_unprintable(c)).take(80).collect();
+        Err(invalid(format!("responded {line}")))
+    }
+
+    fn within(self, timeout: Duration, most: usize) -> Result<Vec<u8>> {
+        let time = TimeLeft { clock: Clock::start(), timeout };
+        let head = format!("GET {} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.path, self.authority);
+        let mut socket = TcpStream::connect_timeout(&self.server, time.left()?)?;
+        let Some((config, name)) = self.tls else {
+            return exchange(&mut socket, |socket| socket, &head, &time, most);
+        };
+        let session = ClientConnection::new(config, name).map_err(Error::other)?;
+        exchange(&mut StreamOwned::new(session, socket), |stream| &stream.sock, &head, &time, most)
+    }
+}
+
+/// Time of a request.
+struct TimeLeft {
+    clock: Clock,
+    timeout: Duration,
+}
+
+impl TimeLeft {
+    /// The rest, above zero: a timeout of zero would mean none.
+    fn left(&self) -> Result<Duration> {
+        let passed = Duration::from_nanos(self.clock.now().as_nanos());
+        self.timeout.checked_sub(passed).filter(|left| !left.is_zero()).ok_or_else(|| self.late())
+    }
+
+    fn late(&self) -> Error {
+        Error::new(ErrorKind::TimedOut, format!("the response was incomplete after {:?}", self.timeout))
+    }
+}
+
+/// Sends a head, and reads until the end of the stream. `socket`: that of the stream.
+fn exchange<S: Read + Write>(
+    stream: &mut S,
+    socket: impl Fn(&S) -> &TcpStream,
+    head: &str,
+    time: &TimeLeft,
+    most: usize,
+) -> Result<Vec<u8>> {
+    let is_late = |kind| matches!(kind, ErrorKind::WouldBlock | ErrorKind::TimedOut);
+    socket(stream).set_write_timeout(Some(time.left()?))?;
+    // A TLS handshake reads, too.
+    socket(stream).set_read_timeout(Some(time.left()?))?;
+    let sent = stream.write_all(head.as_bytes()).and_then(|()| stream.flush());
+    sent.map_err(|error| if is_late(error.kind()) { time.late() } else { error })?;
+    let mut bytes = Vec::new();
+    let mut piece = [0; READ_BYTES];
+    loop {
+        socket(stream).set_read_timeout(Some(time.left()?))?;
+        match stream.read(&mut piece) {
+            Ok(0) => return Ok(bytes),
+            Ok(length) => bytes.extend_from_slice(&piece[..length]),
+            Err(error) => match error.kind() {
+                ErrorKind::Interrupted => {}
+                // A TLS connection that ends without notice; the response states its own length.
+                ErrorKind::UnexpectedEof => return Ok(bytes),
+                kind if is_late(kind) => return Err(time.late()),
+                _ => return Err(error),
+            },
+        }
+        if bytes.len() > most {
+            return Err(invalid(format!("the response is longer than {most} bytes")));
+        }
+    }
 }
 
 fn invalid(why: String) -> Error {

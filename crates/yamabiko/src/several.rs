@@ -27,6 +27,9 @@ pub fn execute_plan(plan: &Plan, options: &ExecutionOptions<'_>, machines: &Coor
         !machines.abort_on_lost || machines.coordinate.is_some() || !machines.hosts.is_empty(),
         "--abort-on-lost needs other shards: --hosts or --coordinate"
     );
+    let mut plan = plan.clone();
+    plan.target.owned.extend(machines.i_own_the_target.iter().cloned());
+    let plan = &plan;
     if !machines.hosts.is_empty() {
         return hosts::execute_plan(plan, options, machines);
     }

@@ -10,6 +10,7 @@ mod real_load {
     mod against_http3;
     mod bench;
     mod coordination;
+    mod coordination_transport;
     mod dynamic;
     mod explain;
     mod explain_facts;
@@ -17,6 +18,8 @@ mod real_load {
     mod http2;
     mod http3;
     mod machines;
+    mod manifests;
+    mod permission;
     mod placed;
     mod protocols;
     mod scheduled;

@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_nats::Client;
+use async_nats::jetstream::context::AccountErrorKind;
 use async_nats::jetstream::{self, object_store};
 use tokio::io::AsyncReadExt as _;
 use tokio::sync::{Semaphore, mpsc};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::Pack;
 use crate::Local;
@@ -16,6 +17,10 @@ use crate::message::Ended;
 
 /// Longest time to send or fetch one run.
 const TRANSFER_TIMEOUT: Duration = Duration::from_secs(300);
+/// Pause after a failed transfer, before it is repeated: a server that is started again has the bucket's contents.
+const RETRY_INTERVAL: Duration = Duration::from_secs(2);
+/// Transfers of one run, the first included.
+const ATTEMPTS: u32 = 10;
 /// Age at which the server forgets a run that nobody fetched.
 const AGE_MAX: Duration = Duration::from_secs(24 * 3600);
 /// Runs that are fetched at the same time.
@@ -80,10 +85,12 @@ impl Runs {
             let _slot = slots.acquire().await;
             let result = match &ended.object {
                 None => Err(format!("its run {} was not sent: {}", ended.run, ended.not_sent)),
-                Some(object) => timeout(TRANSFER_TIMEOUT, fetch(client, bucket, object, &archive))
-                    .await
-                    .unwrap_or_else(|_| Err("it took too long".into()))
-                    .map_err(|why| format!("its run {} was not received: {why}", ended.run)),
+                Some(object) => {
+                    timeout(TRANSFER_TIMEOUT, repeated(|| fetch(client.clone(), bucket.clone(), object, &archive)))
+                        .await
+                        .unwrap_or_else(|_| Err("it took too long".into()))
+                        .map_err(|why| format!("its run {} was not received: {why}", ended.run))
+                }
             };
             if result.is_ok() {
                 received.lock().unwrap_or_else(PoisonError::into_inner).push(archive);
@@ -115,6 +122,31 @@ impl Runs {
     }
 }
 
+/// Why a transfer failed.
+enum Failure {
+    /// It would fail again.
+    Lasting(String),
+    /// It may succeed later: the server was restarted, or the connection is lost.
+    Passing(String),
+}
+
+fn passing(error: impl std::fmt::Display) -> Failure {
+    Failure::Passing(error.to_string())
+}
+
+/// Repeats a transfer until it succeeds or fails for good.
+async fn repeated<F: Future<Output = Result<(), Failure>>>(transfer: impl Fn() -> F) -> Result<(), String> {
+    let mut attempt = 1;
+    loop {
+        match transfer().await {
+            Ok(()) => return Ok(()),
+            Err(Failure::Passing(_)) if attempt < ATTEMPTS => sleep(RETRY_INTERVAL).await,
+            Err(Failure::Passing(why) | Failure::Lasting(why)) => return Err(why),
+        }
+        attempt += 1;
+    }
+}
+
 async fn send(
     client: Client,
     bucket: String,
@@ -125,6 +157,17 @@ async fn send(
 ) -> Result<(), String> {
     let (dir, to) = (PathBuf::from(&ended.dir), archive.to_owned());
     tokio::task::spawn_blocking(move || pack(&dir, &to)).await.map_err(|error| error.to_string())??;
+    repeated(|| put(client.clone(), bucket.clone(), object, archive)).await
+}
+
+async fn put(client: Client, bucket: String, object: &str, archive: &Path) -> Result<(), Failure> {
+    let context = jetstream::new(client);
+    context.query_account().await.map_err(|error| match error.kind() {
+        AccountErrorKind::JetStreamUnavailable | AccountErrorKind::JetStream(_) => Failure::Lasting(format!(
+            "the server has no object store ({error}); JetStream is enabled by nats-server's option -js"
+        )),
+        _ => passing(error),
+    })?;
     let config = object_store::Config {
         bucket,
         description: Some("runs of yamabiko's shards".into()),
@@ -132,26 +175,25 @@ async fn send(
         num_replicas: 1,
         ..object_store::Config::default()
     };
-    let store = jetstream::new(client).create_object_store(config).await.map_err(|error| {
-        format!("the server has no object store ({error}); JetStream is enabled by nats-server's option -js")
-    })?;
-    let mut file = tokio::fs::File::open(archive).await.map_err(|error| error.to_string())?;
-    store.put(object, &mut file).await.map_err(|error| error.to_string())?;
+    let store = context.create_object_store(config).await.map_err(passing)?;
+    let mut file = tokio::fs::File::open(archive).await.map_err(|error| Failure::Lasting(error.to_string()))?;
+    store.put(object, &mut file).await.map_err(passing)?;
     Ok(())
 }
 
-async fn fetch(client: Client, bucket: String, object: &str, archive: &Path) -> Result<(), String> {
-    let store = jetstream::new(client).get_object_store(bucket).await.map_err(|error| error.to_string())?;
-    let content = store.get(object).await.map_err(|error| error.to_string())?;
+async fn fetch(client: Client, bucket: String, object: &str, archive: &Path) -> Result<(), Failure> {
+    let store = jetstream::new(client).get_object_store(bucket).await.map_err(passing)?;
+    let content = store.get(object).await.map_err(passing)?;
     let size = content.info().size as u64;
     if size > ARCHIVE_MAX {
-        return Err(format!("it has {size} bytes: expected at most {ARCHIVE_MAX}"));
+        return Err(Failure::Lasting(format!("it has {size} bytes: expected at most {ARCHIVE_MAX}")));
     }
-    let mut file = tokio::fs::File::create(archive).await.map_err(|error| error.to_string())?;
-    let copied = tokio::io::copy(&mut content.take(size + 1), &mut file).await.map_err(|error| error.to_string())?;
-    file.sync_all().await.map_err(|error| error.to_string())?;
+    let of_disk = |error: std::io::Error| Failure::Lasting(error.to_string());
+    let mut file = tokio::fs::File::create(archive).await.map_err(of_disk)?;
+    let copied = tokio::io::copy(&mut content.take(size + 1), &mut file).await.map_err(passing)?;
+    file.sync_all().await.map_err(of_disk)?;
     if copied != size {
-        return Err(format!("{copied} of {size} bytes"));
+        return Err(Failure::Passing(format!("{copied} of {size} bytes")));
     }
     let _ = store.delete(object).await;
     Ok(())

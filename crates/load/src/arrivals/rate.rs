@@ -150,6 +150,12 @@ impl RateOverTime {
         Duration::from_nanos(self.tail.begins_ns as u64)
     }
 
+    /// The highest rate of all times, requests per second.
+    pub fn peak_per_second(&self) -> f64 {
+        let ends = |line: &Line| line.from_per_ns.max(line.to_per_ns);
+        self.lines.iter().map(ends).fold(ends(&self.tail), f64::max) * 1e9
+    }
+
     /// Requests per second at `time` after the beginning; at a jump, the rate after the jump.
     pub fn per_second(&self, time: Duration) -> f64 {
         let ns = time.as_nanos() as f64;

@@ -46,6 +46,7 @@ pub(super) fn of(plan: &Plan, path: Option<&PathSpec>) -> Result<Option<document
 fn plan_digest(plan: &Plan, path: Option<&PathSpec>) -> Result<String, TestbedError> {
     let mut plan = plan.clone();
     (plan.name, plan.host, plan.shard) = ("run".into(), HostPlan::default(), ShardPlan::default());
+    plan.target.owned.clear();
     for file in plan.load.files_mut() {
         let content =
             std::fs::read(&*file).map_err(|error| TestbedError::Plan(format!("read {}: {error}", file.display())))?;

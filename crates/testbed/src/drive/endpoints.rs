@@ -39,6 +39,11 @@ impl Endpoints {
         Endpoints { addresses: Vec::new(), next: 0, unix: Some(path) }
     }
 
+    /// All addresses; none of a Unix socket.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
     /// The address of a new connection.
     pub fn next_endpoint(&mut self) -> Endpoint<'_> {
         if let Some(path) = &self.unix {

@@ -88,6 +88,17 @@ impl Tls {
         is_http2
     }
 
+    /// The settings for one request of HTTP/1.1, and the name to verify.
+    ///
+    /// # Errors
+    /// A host that cannot be in a certificate.
+    pub(crate) fn for_one_request(&self, host: &str) -> Result<(Arc<ClientConfig>, ServerName<'static>), String> {
+        let mut config = ClientConfig::clone(&self.common);
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let name = if self.named { Ok(self.name.clone()) } else { ServerName::try_from(host.to_owned()) };
+        Ok((Arc::new(config), name.map_err(|error| format!("{host}: {error}"))?))
+    }
+
     /// A session for a new connection of a client to a target.
     pub(crate) fn session(&mut self, client: u32, target: usize) -> Result<Session, rustls::Error> {
         let name = self.names.get(target).unwrap_or(&self.name).clone();

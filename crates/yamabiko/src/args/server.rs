@@ -50,6 +50,7 @@ impl ServerOptions {
         TargetPlan {
             family: self.family.into(),
             addresses: addresses.to_vec(),
+            owned: Vec::new(),
             // With a server in the testbed it is in the server's plan.
             tcp: if self.server.is_none() { self.settings.tcp.clone() } else { ServerTcp::default() },
         }

@@ -53,7 +53,7 @@ pub fn execute_plan(plan: &Plan, options: &ExecutionOptions<'_>, (url, abort_on_
     let _: Address = url.parse().map_err(|why| anyhow::anyhow!("--coordinate {url}: {why}"))?;
     // This comes first, because it restarts this program with the tap's library.
     let tap_start = plan.watch.tap.then(testbed::tapping::own_start).transpose()?;
-    let part = testbed::shard_of(plan)?;
+    let (part, plan) = testbed::shard_of(plan)?;
     let interrupts = Interrupts::install()?;
     let run_store = RunStore::open()?;
     std::fs::create_dir_all(run_store.root()).with_context(|| format!("mkdir {}", run_store.root().display()))?;
@@ -71,7 +71,7 @@ pub fn execute_plan(plan: &Plan, options: &ExecutionOptions<'_>, (url, abort_on_
     })?;
     let start_ns = coordinator.wait_for_start(&interrupts)?;
     let start_at = Some(StartAt::of_unix_ns(start_ns));
-    let plan = Plan { shard: ShardPlan { start_at, ..plan.shard }, ..plan.clone() };
+    let plan = Plan { shard: ShardPlan { start_at, ..plan.shard }, ..plan };
     let interrupts_before = interrupts.count();
     let mut observer = Reporting {
         inner: live.observing(Display::new("", options.json || shard.index == 0)),

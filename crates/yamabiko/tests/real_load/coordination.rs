@@ -15,12 +15,17 @@ use crate::support::document::{assert_checks_passed, check, count};
 use crate::support::workspace::{Running, Workspace, str_of, wait_until, yamabiko};
 
 /// Time for a start, a load of seconds, the silence of a lost shard and the collection of the runs.
-const TIMEOUT: Duration = Duration::from_secs(180);
+pub const TIMEOUT: Duration = Duration::from_secs(180);
 
 /// nats-server with JetStream at the server's address, with its data in a folder of the workspace.
-fn nats(workspace: &Workspace, lan: &Lan) -> Running {
+pub fn nats(workspace: &Workspace, lan: &Lan) -> Running {
     let data = workspace.file("nats");
-    let arguments = ["-a", SERVER, "-p", "4222", "-js", "-sd", str_of(&data)];
+    nats_with(workspace, lan, &["-js", "-sd", str_of(&data)])
+}
+
+/// nats-server at the server's address with these options.
+pub fn nats_with(workspace: &Workspace, lan: &Lan, options: &[&str]) -> Running {
+    let arguments = [&["-a", SERVER, "-p", "4222"][..], options].concat();
     let running = workspace.start_command(lan.server.command("nats-server", &arguments));
     wait_until("nats-server is ready", || running.stderr().contains("Server is ready"));
     running
@@ -28,14 +33,14 @@ fn nats(workspace: &Workspace, lan: &Lan) -> Running {
 
 /// Whether the other machines see a machine's run store.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Volume {
+pub enum Volume {
     Shared,
     /// A file system in a mount namespace of its own.
     Private,
 }
 
 /// Starts a machine's shard with a run store of its own. `settings`: variables of its environment.
-fn start(
+pub fn start(
     workspace: &Workspace,
     lan: &Lan,
     (index, volume): (usize, Volume),
@@ -60,7 +65,7 @@ fn start(
     workspace.start_command(command)
 }
 
-fn start_all(workspace: &Workspace, lan: &Lan, volume: Volume, options: &str) -> Vec<Running> {
+pub fn start_all(workspace: &Workspace, lan: &Lan, volume: Volume, options: &str) -> Vec<Running> {
     (0..MACHINES).map(|index| start(workspace, lan, (index, volume_of(index, volume)), &[], options)).collect()
 }
 
@@ -69,12 +74,12 @@ fn volume_of(index: usize, of_members: Volume) -> Volume {
     if index == 0 { Volume::Shared } else { of_members }
 }
 
-fn store(workspace: &Workspace, index: usize) -> PathBuf {
+pub fn store(workspace: &Workspace, index: usize) -> PathBuf {
     workspace.file(&format!("runs{index}"))
 }
 
 /// The number that a process has in the namespace of the test: env and nsenter replace themselves.
-fn kill(running: &Running) {
+pub fn kill(running: &Running) {
     running.signal(Signal::SIGKILL);
 }
 
