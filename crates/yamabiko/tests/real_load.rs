@@ -17,6 +17,7 @@ mod real_load {
     mod handshakes;
     mod http2;
     mod http3;
+    mod https_record;
     mod machines;
     mod manifests;
     mod permission;
