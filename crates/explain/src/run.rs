@@ -11,6 +11,7 @@ mod frames;
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use schema::{Direction, RequestRecord};
 use units::Timestamp;
@@ -21,6 +22,7 @@ use crate::evidence::{
     CpuInterval, DataFrame, Evidence, Http2Windows, LoadTimes, Packet, Protocol, Span, TcpSample, WindowUpdate,
 };
 use crate::fates::{self, ClientLinks};
+use crate::quic::{QuicConnections, QuicResponse};
 
 pub use self::frames::Frames;
 
@@ -48,6 +50,8 @@ pub struct RunInputs<'a> {
     pub http2_windows: [u64; 2],
     /// Frames of HTTP/2, if they were kept.
     pub http2_frames: Option<&'a Frames>,
+    /// Connections of HTTP/3 at both ends, if they could be decrypted.
+    pub quic: Option<&'a QuicConnections>,
     /// TCP_INFO of the server's sockets, if it was sampled.
     pub server_tcp: Option<&'a TcpSamples>,
     /// Times in which the server's processes could not run, in order of their starts and ends; `None`: not known.
@@ -64,6 +68,8 @@ pub struct RunJoin {
     in_use: HashMap<u64, Vec<(u64, u64)>>,
     openers: Vec<Opener>,
     sockets: HashMap<u64, Sockets>,
+    /// Of HTTP/3, by connection: place among the openings.
+    quic: HashMap<u64, usize>,
 }
 
 /// A request that opened its connection.
@@ -122,6 +128,9 @@ impl RunJoin {
     /// Finds the sockets of the noted connections.
     pub fn join(&mut self, inputs: &RunInputs<'_>) {
         self.in_use.values_mut().for_each(|times| times.sort_unstable());
+        if let Some(quic) = inputs.quic {
+            self.join_quic(quic, inputs);
+        }
         let Some(capture) = inputs.client else { return };
         let at_server = inputs.server.map(Connections::servers).unwrap_or_default();
         let mut waiting = HashMap::<u32, VecDeque<Opening>>::new();
@@ -155,6 +164,40 @@ impl RunJoin {
         }
     }
 
+    /// Finds the connections of HTTP/3, as [`Self::join`] those of TCP. Connections whose opening several requests may
+    /// own are left out in a sample.
+    fn join_quic(&mut self, quic: &QuicConnections, inputs: &RunInputs<'_>) {
+        let mut waiting = HashMap::<u32, VecDeque<(usize, Opening)>>::new();
+        for (place, opened) in quic.openings().iter().enumerate() {
+            let Some(client) = (inputs.client_of)(opened.client.ip()) else { continue };
+            let opening = Opening {
+                client: opened.client,
+                server: opened.client,
+                opened_at: Timestamp::from_nanos(opened.opened_at),
+                answered_at: opened.answered_at.map(Timestamp::from_nanos),
+            };
+            waiting.entry(client).or_default().push_back((place, opening));
+        }
+        self.openers.sort_by_key(|opener| (opener.started_at, opener.connection));
+        for opener in &self.openers {
+            let Some(openings) = waiting.get_mut(&opener.client) else { continue };
+            let mut own = (0..openings.len()).filter(|place| opener.may_own(&openings[*place].1));
+            let Some(first) = own.next() else { continue };
+            if inputs.is_sample && (own.next().is_some() || self.rivals(opener, &openings[first].1) > 1) {
+                continue;
+            }
+            if let Some((place, _)) = openings.remove(first) {
+                self.quic.insert(opener.connection, place);
+            }
+        }
+    }
+
+    /// Requests of the opener's client that may own the opening.
+    fn rivals(&self, opener: &Opener, opening: &Opening) -> usize {
+        let openers = self.openers.iter().filter(|other| other.client == opener.client);
+        openers.filter(|other| other.may_own(opening)).count()
+    }
+
     /// Removes the openings that several requests may own: the openings of the others may be missing.
     fn remove_ambiguous(&self, waiting: &mut HashMap<u32, VecDeque<Opening>>) {
         let mut of_client = HashMap::<u32, Vec<Opener>>::new();
@@ -182,6 +225,12 @@ impl RunJoin {
             ..Evidence::default()
         };
         let Some(started) = request.started_at else { return evidence };
+        if inputs.protocol == Protocol::Http3 {
+            evidence.quic = self.quic_response(request, inputs).filter(|_| request.attempts == 1);
+            let is_whole = evidence.quic.as_ref().is_none_or(|quic| quic.is_whole);
+            evidence.capture_lost_packets = inputs.capture_lost_packets || !is_whole;
+            return evidence;
+        }
         let sockets = request.connection.and_then(|connection| self.sockets.get(&connection));
         let frames = request.connection.and_then(|connection| inputs.http2_frames?.of(connection));
         let is_told_apart = frames.is_some() || !self.is_shared(request);
@@ -223,6 +272,14 @@ impl RunJoin {
             }
         }
         evidence
+    }
+
+    fn quic_response(&self, request: &RequestRecord, inputs: &RunInputs<'_>) -> Option<Arc<QuicResponse>> {
+        let opened = inputs.quic?.openings().get(*self.quic.get(&request.connection?)?)?;
+        // The handshake's packets are in the connection, whenever they were.
+        let from = request.started_at?.as_nanos().saturating_sub(CLOCK_TOLERANCE_NS);
+        let done = request.done_at.as_nanos();
+        opened.connection.response(u64::from(request.stream?), from, done).map(Arc::new)
     }
 
     fn times(&self, request: &RequestRecord) -> LoadTimes {
