@@ -61,7 +61,8 @@ impl Bytes {
 
     /// Whether none of the bytes belong to the response.
     fn is_foreign(&self, bytes: Range<u64>) -> bool {
-        !self.own.is_empty() && !self.own.iter().any(|own| own.start < bytes.end && bytes.start < own.end)
+        let next = self.own.partition_point(|own| own.end <= bytes.start);
+        !self.own.is_empty() && self.own.get(next).is_none_or(|own| own.start >= bytes.end)
     }
 }
 

@@ -22,7 +22,7 @@ use crate::evidence::{
     CpuInterval, DataFrame, Evidence, Http2Windows, LoadTimes, Packet, Protocol, Span, TcpSample, WindowUpdate,
 };
 use crate::fates::{self, ClientLinks};
-use crate::quic::{QuicConnections, QuicResponse};
+use crate::quic::{Opened, QuicConnections, QuicResponse};
 
 pub use self::frames::Frames;
 
@@ -128,21 +128,39 @@ impl RunJoin {
     /// Finds the sockets of the noted connections.
     pub fn join(&mut self, inputs: &RunInputs<'_>) {
         self.in_use.values_mut().for_each(|times| times.sort_unstable());
+        self.openers.sort_by_key(|opener| (opener.started_at, opener.connection));
         if let Some(quic) = inputs.quic {
-            self.join_quic(quic, inputs);
+            let place_of =
+                quic.openings().iter().enumerate().map(|(place, opened)| (identity(&opening(opened)), place));
+            let places: HashMap<_, usize> = place_of.collect();
+            for (connection, opening) in self.owned(quic.openings().iter().map(opening), inputs) {
+                self.quic.extend(places.get(&identity(&opening)).map(|place| (connection, *place)));
+            }
         }
         let Some(capture) = inputs.client else { return };
         let at_server = inputs.server.map(Connections::servers).unwrap_or_default();
+        for (connection, opening) in self.owned(capture.openings().into_iter(), inputs) {
+            let sockets = Sockets {
+                client: opening.client,
+                server_at_client: opening.server,
+                server_at_server: at_server.get(&opening.client).copied(),
+            };
+            self.sockets.insert(connection, sockets);
+        }
+    }
+
+    /// The connection of each opening that one of the noted requests owns. The openings are in order of time.
+    fn owned(&self, openings: impl Iterator<Item = Opening>, inputs: &RunInputs<'_>) -> Vec<(u64, Opening)> {
         let mut waiting = HashMap::<u32, VecDeque<Opening>>::new();
-        for opening in capture.openings() {
+        for opening in openings {
             if let Some(client) = (inputs.client_of)(opening.client.ip()) {
                 waiting.entry(client).or_default().push_back(opening);
             }
         }
-        self.openers.sort_by_key(|opener| (opener.started_at, opener.connection));
         if inputs.is_sample {
             self.remove_ambiguous(&mut waiting);
         }
+        let mut owned = Vec::new();
         for opener in &self.openers {
             let Some(openings) = waiting.get_mut(&opener.client) else { continue };
             // Both are in order of time: what is too early for this request is too early for all later ones.
@@ -152,50 +170,9 @@ impl RunJoin {
                 openings.pop_front();
             }
             let own = openings.iter().position(|opening| opener.may_own(opening));
-            let Some(opening) = own.and_then(|place| openings.remove(place)) else {
-                continue;
-            };
-            let sockets = Sockets {
-                client: opening.client,
-                server_at_client: opening.server,
-                server_at_server: at_server.get(&opening.client).copied(),
-            };
-            self.sockets.insert(opener.connection, sockets);
+            owned.extend(own.and_then(|place| openings.remove(place)).map(|opening| (opener.connection, opening)));
         }
-    }
-
-    /// Finds the connections of HTTP/3, as [`Self::join`] those of TCP. Connections whose opening several requests may
-    /// own are left out in a sample.
-    fn join_quic(&mut self, quic: &QuicConnections, inputs: &RunInputs<'_>) {
-        let mut waiting = HashMap::<u32, VecDeque<(usize, Opening)>>::new();
-        for (place, opened) in quic.openings().iter().enumerate() {
-            let Some(client) = (inputs.client_of)(opened.client.ip()) else { continue };
-            let opening = Opening {
-                client: opened.client,
-                server: opened.client,
-                opened_at: Timestamp::from_nanos(opened.opened_at),
-                answered_at: opened.answered_at.map(Timestamp::from_nanos),
-            };
-            waiting.entry(client).or_default().push_back((place, opening));
-        }
-        self.openers.sort_by_key(|opener| (opener.started_at, opener.connection));
-        for opener in &self.openers {
-            let Some(openings) = waiting.get_mut(&opener.client) else { continue };
-            let mut own = (0..openings.len()).filter(|place| opener.may_own(&openings[*place].1));
-            let Some(first) = own.next() else { continue };
-            if inputs.is_sample && (own.next().is_some() || self.rivals(opener, &openings[first].1) > 1) {
-                continue;
-            }
-            if let Some((place, _)) = openings.remove(first) {
-                self.quic.insert(opener.connection, place);
-            }
-        }
-    }
-
-    /// Requests of the opener's client that may own the opening.
-    fn rivals(&self, opener: &Opener, opening: &Opening) -> usize {
-        let openers = self.openers.iter().filter(|other| other.client == opener.client);
-        openers.filter(|other| other.may_own(opening)).count()
+        owned
     }
 
     /// Removes the openings that several requests may own: the openings of the others may be missing.
@@ -320,6 +297,21 @@ impl RunJoin {
         let from = begun.saturating_sub(OVERLAP_SEARCHED);
         times[from..begun].iter().filter(|(_, other)| *other > started).count() > 1
     }
+}
+
+/// The opening of a connection of QUIC: its first packets in place of SYN and SYN-ACK. Its server is not used.
+fn opening(opened: &Opened) -> Opening {
+    Opening {
+        client: opened.client,
+        server: opened.client,
+        opened_at: Timestamp::from_nanos(opened.opened_at),
+        answered_at: opened.answered_at.map(Timestamp::from_nanos),
+    }
+}
+
+/// What tells openings apart.
+fn identity(opening: &Opening) -> (SocketAddr, Timestamp) {
+    (opening.client, opening.opened_at)
 }
 
 /// Sequence number of the first byte that the server sent, if its SYN was captured.

@@ -208,26 +208,22 @@ impl QuicConnection {
             return None;
         }
         let until = done.saturating_add(AFTER_NS);
-        let during = |at: u64| (from..=until).contains(&at);
         let windows = Windows {
             stream: self.stream_windows.get(&stream).cloned().unwrap_or(Window::new(self.initial_stream_window)),
             connection: self.connection_window.clone(),
         };
-        let sent = &self.recovery.sent;
-        let first = self.recovery.acks.partition_point(|(at, _)| *at < from);
-        let last = self.recovery.acks.partition_point(|(at, _)| *at <= until);
         let request = self.places[Direction::Up.index()].of_stream(stream).last();
         Some(QuicResponse {
-            down: self.down.iter().filter(|sent| during(sent.at)).copied().collect(),
-            arrivals: self.arrivals.iter().filter(|arrival| during(arrival.at)).copied().collect(),
-            up: self.up.iter().filter(|up| during(up.arrived)).copied().collect(),
-            payload: self.payload.iter().filter(|packet| during(packet.left)).copied().collect(),
+            down: during(&self.down, |sent| sent.at, from, until),
+            arrivals: during(&self.arrivals, |arrival| arrival.at, from, until),
+            up: during(&self.up, |up| up.arrived, from, until),
+            payload: during(&self.payload, |packet| packet.left, from, until),
             own,
             request_end: request.map(|piece| piece.first + piece.length),
             windows,
             recovery: Recovery {
-                sent: sent.iter().filter(|(_, at)| during(*at)).copied().collect(),
-                acks: self.recovery.acks[first..last].to_vec(),
+                sent: during(&self.recovery.sent, |(_, at)| *at, from, until),
+                acks: during(&self.recovery.acks, |(at, _)| *at, from, until),
             },
             ends: self.ends.get(&stream).cloned().unwrap_or_default(),
             detours: self.detours.clone(),
@@ -237,6 +233,13 @@ impl QuicConnection {
             is_whole: self.is_whole,
         })
     }
+}
+
+/// The items of a time; they are in order of time.
+fn during<T: Clone>(all: &[T], at: impl Fn(&T) -> u64, from: u64, until: u64) -> Vec<T> {
+    let first = all.partition_point(|item| at(item) < from);
+    let count = all[first..].partition_point(|item| at(item) <= until);
+    all[first..first + count].to_vec()
 }
 
 /// Packets of one direction by space and number. Of a packet that was captured twice at an end the first counts.

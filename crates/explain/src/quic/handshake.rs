@@ -11,7 +11,8 @@ use schema::share::{Cause, Confidence, Rule};
 const AMPLIFICATION: u64 = 3;
 /// What a server may leave unused because no datagram of full size fits (RFC 9000, section 14.1).
 const DATAGRAM_BYTES: u64 = 1_200;
-/// A server that may send again does so within this time, nanoseconds: it computes nothing more.
+/// A server that may send again does so within this time, nanoseconds: it computes nothing more. At one end alone the
+/// other's times are right to about this.
 const REACTION_NS: u64 = 5_000_000;
 /// Packets of a handshake that are looked at; a handshake has some ten.
 const PACKETS_MAX: usize = 256;
@@ -97,13 +98,13 @@ fn amplification_limit([up, down]: [&[Merged<'_>]; 2], delay: OneWay) -> Option<
     for pair in sent.windows(2) {
         let ((before, ..), (next, _, has_crypto)) = (pair[0], pair[1]);
         let known = || received.iter().filter(|(at, ..)| *at <= before);
-        let released = received.iter().rfind(|(at, ..)| *at > before && *at <= next);
+        let released = received.iter().rfind(|(at, ..)| *at > before && *at <= next.saturating_add(REACTION_NS));
         let Some((released, ..)) = released else { continue };
         let bytes: u64 = sent.iter().filter(|(at, ..)| *at <= before).map(|(_, bytes, _)| bytes).sum();
         let admitted = known().map(|(_, bytes, _)| bytes).sum::<u64>().saturating_mul(AMPLIFICATION);
         let is_validated = known().any(|(_, _, is_handshake)| *is_handshake);
         let is_full = bytes.saturating_add(DATAGRAM_BYTES) > admitted;
-        if has_crypto && is_full && !is_validated && before >= first && next - released <= REACTION_NS {
+        if has_crypto && is_full && !is_validated && before >= first && next.saturating_sub(*released) <= REACTION_NS {
             let label = Label::new(Cause::AmplificationLimit, Confidence::Likely, Rule::AmplificationFull);
             let shift = delay.down;
             return Some(Overlay { from: before.saturating_add(shift), to: next.saturating_add(shift), label });

@@ -5,7 +5,7 @@ use schema::share::Cause;
 /// Packets that elicit acknowledgements, and the acknowledgements.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Recovery {
-    /// Number and departure of the server's packets that elicit an ACK, by number.
+    /// Number and departure of the server's packets that elicit an ACK, by number; later numbers leave later.
     pub(super) sent: Vec<(u64, u64)>,
     /// For each ACK in order of its arrival at the server: arrival, first and last number of each range.
     pub(super) acks: Vec<(u64, Vec<(u64, u64)>)>,

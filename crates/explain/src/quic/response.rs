@@ -49,14 +49,18 @@ impl QuicResponse {
 
     /// Whether the byte with this place is of the response.
     pub(super) fn has(&self, place: u64) -> bool {
-        self.own.iter().any(|piece| piece.first <= place && place < piece.first + piece.length)
+        self.piece(place).is_some()
     }
 
     /// Until when a window did not admit the byte with this place, if one did not at the server at `from`.
     pub(crate) fn block(&self, from: u64, place: u64) -> Option<(u64, Label)> {
-        let own = self.own.iter().find(|piece| piece.first <= place && place < piece.first + piece.length);
-        let offset = own.map(|piece| piece.offset + (place - piece.first));
+        let offset = self.piece(place).map(|piece| piece.offset + (place - piece.first));
         self.windows.block(from, offset, place, self.is_captured[1])
+    }
+
+    fn piece(&self, place: u64) -> Option<&Piece> {
+        let next = self.own.partition_point(|piece| piece.first + piece.length <= place);
+        self.own.get(next).filter(|piece| piece.first <= place)
     }
 
     /// The smaller window at the connection's start, bytes.
