@@ -31,7 +31,8 @@ impl Sender<'_> {
                     Label::new(Cause::Reordering, Confidence::Likely, Rule::FilledEarly)
                 }
                 waited if waited <= fast => Label::new(Cause::FastRetransmit, Confidence::Likely, Rule::FilledLate),
-                waited if waited >= LEAST_TIMEOUT_NS => {
+                // QUIC's probe timer has no least time.
+                waited if waited >= LEAST_TIMEOUT_NS && self.view.quic.is_none() => {
                     Label::new(Cause::RetransmissionTimeout, Confidence::Likely, Rule::FilledLate)
                 }
                 // Too late for a fast retransmit, too early for the timer: perhaps a packet that was very late.

@@ -14,6 +14,7 @@ mod real_load {
     mod dynamic;
     mod explain;
     mod explain_facts;
+    mod explain_http3;
     mod handshakes;
     mod http2;
     mod http3;
