@@ -103,10 +103,8 @@ impl Secure {
                     http3.reset(direction, id, out);
                 }
             }
-            Frame::Crypto { offset, bytes } => {
-                if kind == PacketKind::Handshake && direction == Direction::Down {
-                    read_hello(hello, http3, offset, bytes);
-                }
+            Frame::Crypto { offset, bytes } if kind == PacketKind::Handshake && direction == Direction::Down => {
+                read_hello(hello, http3, offset, bytes);
             }
             Frame::NewId(id) => news.ids.push(id),
             Frame::Close { error } => news.close_error = Some(error),

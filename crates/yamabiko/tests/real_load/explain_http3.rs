@@ -111,3 +111,37 @@ fn captures_of_http3_are_explained_with_their_key_log() {
     let output = workspace.run(&["explain", "-r", &client]);
     assert!(output.code == Some(1) && output.stderr.contains("--keylog"), "{output}");
 }
+
+/// A program behind the server that waits before its answer, or in the middle of it.
+const SLOW: &str = "import http.server, socketserver, time\n\
+     class Answers(http.server.BaseHTTPRequestHandler):\n\
+     \x20   protocol_version = 'HTTP/1.1'\n\
+     \x20   def do_GET(self):\n\
+     \x20       first, last = (10000, 10000) if self.path.endswith('pause') else (0, 1000)\n\
+     \x20       self.send_response(200)\n\
+     \x20       self.send_header('Content-Length', str(first + last))\n\
+     \x20       if first:\n\
+     \x20           self.end_headers()\n\
+     \x20           self.wfile.write(b'x' * first)\n\
+     \x20           self.wfile.flush()\n\
+     \x20       time.sleep(0.6)\n\
+     \x20       if not first: self.end_headers()\n\
+     \x20       self.wfile.write(b'x' * last)\n\
+     \x20   def log_message(self, *_): pass\n\
+     class Server(socketserver.ThreadingMixIn, http.server.HTTPServer): daemon_threads = True\n\
+     Server(('127.0.0.1', 9000), Answers).serve_forever()\n";
+
+#[test]
+fn explain_names_processing_and_pauses_of_a_server_of_http3() {
+    let workspace = Workspace::new();
+    let script = workspace.file("slow.py");
+    fs::write(&script, SLOW).unwrap();
+    let (server, trust) = server(&workspace, "--dynamic /app=http://127.0.0.1:9000");
+    let server = format!("python3 {} & {server}", script.display());
+    for (path, cause) in [("slow", "server_processing"), ("pause", "server_pause")] {
+        let url = format!("https://server:8443/app/{path}");
+        let mut words = vec!["explain", &url, "--server", &server, "--http", "3", "--json", "--rtt", "62ms"];
+        words.extend(trust.split_whitespace().chain("--close -r 2/s -d 4s".split_whitespace()));
+        assert_limit(&workspace.run(&words).json(), cause, 0.5);
+    }
+}
