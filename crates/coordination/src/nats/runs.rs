@@ -162,12 +162,14 @@ async fn send(
 
 async fn put(client: Client, bucket: String, object: &str, archive: &Path) -> Result<(), Failure> {
     let context = jetstream::new(client);
-    context.query_account().await.map_err(|error| match error.kind() {
-        AccountErrorKind::JetStreamUnavailable | AccountErrorKind::JetStream(_) => Failure::Lasting(format!(
+    // Only whether there is a JetStream: after a server was killed, the client cannot read this answer.
+    if let Err(error) = context.query_account().await
+        && matches!(error.kind(), AccountErrorKind::JetStreamUnavailable | AccountErrorKind::JetStream(_))
+    {
+        return Err(Failure::Lasting(format!(
             "the server has no object store ({error}); JetStream is enabled by nats-server's option -js"
-        )),
-        _ => passing(error),
-    })?;
+        )));
+    }
     let config = object_store::Config {
         bucket,
         description: Some("runs of yamabiko's shards".into()),

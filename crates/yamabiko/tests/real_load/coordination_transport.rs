@@ -46,7 +46,9 @@ fn certificates_of_both_ends_and_a_password_are_used() {
     let wrong = one(0, &trust, ["NATS_USER=load", "NATS_PASSWORD=other"]);
     wrong.finish_within(TIMEOUT).refused(1, &["uthorization"]);
     let unknown = one(0, &[], user);
-    unknown.finish_within(TIMEOUT).refused(1, &["ertificate"]);
+    // Sometimes the server, which wants a certificate, closes the connection before the client has seen the server's.
+    let output = unknown.finish_within(TIMEOUT);
+    assert!(output.code == Some(1) && output.stderr.contains("invalid peer certificate"), "{output}");
     assert_eq!(served(&workspace), 0);
     let running: Vec<Running> = (0..MACHINES).map(|index| one(index, &trust, user)).collect();
     let outputs: Vec<_> = running.into_iter().map(|running| running.finish_within(TIMEOUT)).collect();
@@ -126,6 +128,7 @@ fn a_nats_server_killed_while_runs_are_sent_loses_none() {
     let _server = nats(&workspace, &lan);
     let outputs: Vec<_> = running.into_iter().map(|running| running.finish_within(TIMEOUT)).collect();
     let merged = outputs[0].json();
+    assert!(outputs[0].stderr.contains("NATS is connected again"), "{}", outputs[0].stderr);
     assert_checks_passed(&merged, &["shards_complete", "shards_cover_schedule"]);
     assert_eq!(count(&merged, "load.offered_requests"), 1000);
 }
