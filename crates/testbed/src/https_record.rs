@@ -195,9 +195,14 @@ mod tests {
 
     /// Answers one query over UDP as `change` makes it, and one over TCP whole.
     fn name_server(change: impl Fn(&mut Packet<'_>) + Send + 'static) -> SocketAddr {
-        let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+        // The port that the kernel chooses for one protocol may be in use by the other.
+        let both = || {
+            let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+            let tcp = TcpListener::bind(udp.local_addr().unwrap()).ok()?;
+            Some((udp, tcp))
+        };
+        let (udp, tcp) = (0..100).find_map(|_| both()).unwrap();
         let address = udp.local_addr().unwrap();
-        let tcp = TcpListener::bind(address).unwrap();
         let answer = |query: &[u8]| {
             let query = Packet::parse(query).unwrap();
             assert_eq!(query.questions[0].qname.to_string(), "_8443._https.shop.example");

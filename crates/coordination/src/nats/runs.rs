@@ -134,7 +134,7 @@ fn passing(error: impl std::fmt::Display) -> Failure {
     Failure::Passing(error.to_string())
 }
 
-/// Repeats a transfer until it succeeds or fails for good.
+/// Repeats a transfer until it succeeds or fails permanently.
 async fn repeated<F: Future<Output = Result<(), Failure>>>(transfer: impl Fn() -> F) -> Result<(), String> {
     let mut attempt = 1;
     loop {

@@ -74,7 +74,7 @@ fn without_jetstream_runs_stay_where_they_are_and_are_named() {
     assert_eq!(count(&merged, "load.offered_requests"), 225);
 }
 
-/// Starts all, and returns when shard 3 has ended its load and sends its run to a server that stands still.
+/// Starts all, and returns when shard 3 has ended its load and sends its run to a server that stalls.
 fn until_sending(workspace: &Workspace, lan: &Lan, nats: &Running, volume: Volume) -> Vec<Running> {
     let running = start_all(workspace, lan, volume, "-r 200/s -d 5s --warmup 0s");
     wait_until("the load has nearly ended", || served(workspace) > 900);
