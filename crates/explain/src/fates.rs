@@ -211,6 +211,11 @@ impl Way<'_> {
     }
 }
 
+/// Largest timing error of the path, in nanoseconds, that counts as propagation of this length.
+pub(crate) fn timing_error(delay_ns: u64) -> u64 {
+    TOLERANCE_NS.max(delay_ns / TIMING_ERROR_SHARE_DIVISOR)
+}
+
 /// What a link did with a packet of `bits` bits that entered it at `entered`, `took` nanoseconds of it, and that later
 /// packets overtook or not. `before`: when the packet before left the client's own link, and its wait in shared queues.
 pub(crate) fn divide(
@@ -241,7 +246,7 @@ pub(crate) fn divide(
     };
     let queue = take(own_queue);
     let shared_queue = if shared_bit_per_s.is_some() { take(u64::MAX) } else { 0 };
-    propagation += rest.min(TOLERANCE_NS.max(delay_ns / TIMING_ERROR_SHARE_DIVISOR));
+    propagation += rest.min(timing_error(delay_ns));
     Parts { queue, shared_queue, serialisation, propagation, reordering }
 }
 

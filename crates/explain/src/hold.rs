@@ -80,7 +80,7 @@ impl<'a> Sender<'a> {
     /// Divides a hold: ends of the parts, at the server, with their labels.
     pub(crate) fn pieces(&self, hold: &Hold, step: &Step, cpu: &[Overlay]) -> Vec<(u64, Label)> {
         let mut line = Timeline::new(hold.from, hold.until);
-        let stream = self.http2_block(hold.from, step);
+        let stream = self.stream_window_block(hold.from, step);
         let window = self.receive_window_block(hold);
         let blocked = match (stream, window) {
             (Some(stream), Some(window)) => Some(if window.0 > stream.0 { window } else { stream }),
@@ -101,7 +101,7 @@ impl<'a> Sender<'a> {
     }
 
     /// Until when a window of HTTP/2 or QUIC held back the bytes of `step`, if one did at the server's time `from`.
-    pub(crate) fn http2_block(&self, from: u64, step: &Step) -> Option<(u64, Label)> {
+    pub(crate) fn stream_window_block(&self, from: u64, step: &Step) -> Option<(u64, Label)> {
         match &self.view.quic {
             Some(quic) => quic.block(from, step.from),
             None => self.grants.as_ref()?.block(from, step.at),

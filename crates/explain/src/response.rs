@@ -8,6 +8,7 @@
 use std::ops::Range;
 
 use crate::evidence::Evidence;
+use crate::fates::timing_error;
 use crate::hold::{Hold, Sender};
 use crate::quic::{End, QuicResponse};
 use crate::request::{Transit, cpu_overlays, transit};
@@ -81,13 +82,14 @@ pub(crate) fn divide(timeline: &mut Timeline, evidence: &Evidence, view: &View, 
         bytes,
     };
     let mut before = view.down_delay();
+    let mut held = None;
     for (place, step) in steps.iter().enumerate() {
         if place == 0 {
             response.first(timeline, step, request_arrived.is_some());
         } else if response.bytes.is_foreign(step.from..step.to) {
             response.foreign(timeline, step);
         } else if view.departures_seen {
-            response.later(timeline, step, before);
+            response.later(timeline, step, before, &mut held);
         } else {
             response.sender.seen_by_client(timeline, step, &response.spacing);
         }
@@ -157,7 +159,7 @@ impl Response<'_> {
         if self.view.quic.is_some() && self.view.departures_seen && self.idle_before(timeline, step, shift) {
             return;
         }
-        if let Some((until, label)) = self.sender.http2_block(from, step) {
+        if let Some((until, label)) = self.sender.stream_window_block(from, step) {
             timeline.push(until.saturating_add(shift).min(step.at), label);
         }
         timeline.push(step.at, Label::new(Cause::HeadOfLine, Confidence::Certain, Rule::OtherStream));
@@ -213,14 +215,19 @@ impl Response<'_> {
 
     /// A later part: what the sender waited for, and what the path added.
     /// `before` is the delay without queues of the previous part's packet. A delay that both packets have does not
-    /// explain the time between their arrivals.
-    fn later(&self, timeline: &mut Timeline, step: &Step, before: u64) {
+    /// explain the time between their arrivals. `held`: the label of the latest hold.
+    ///
+    /// The packets of a burst arrive a little apart, since the path handles one after the other, and the next burst's
+    /// first one arrives as early as that of the burst before. So what a packet is slower than the one before, within the
+    /// path's timing error, belongs to the wait between the bursts, which would otherwise seem shorter by it.
+    fn later(&self, timeline: &mut Timeline, step: &Step, before: u64, held: &mut Option<Label>) {
         let Some(sent) = self.transmission(step) else {
             timeline.push(step.at, Label::unknown(Rule::NoInput));
             return;
         };
         let first = sent.earlier.unwrap_or(sent.delivered);
-        let shift = before.min(self.propagation(&sent.delivered));
+        let propagation = self.propagation(&sent.delivered);
+        let shift = before.min(propagation);
         let hold = Hold {
             from: timeline.cursor().saturating_sub(shift),
             until: first.at,
@@ -230,7 +237,14 @@ impl Response<'_> {
         if hold.from < hold.until {
             for (until, label) in self.sender.pieces(&hold, step, &self.cpu) {
                 timeline.push(until.saturating_add(shift).min(step.at), label);
+                *held = Some(label);
             }
+        }
+        if let Some(label) = *held
+            && sent.earlier.is_none()
+            && propagation.saturating_sub(shift) <= timing_error(shift)
+        {
+            timeline.push(first.at.saturating_add(propagation).min(step.at), label);
         }
         if sent.earlier.is_some() {
             self.recovery(timeline, &sent, step);

@@ -1,7 +1,8 @@
 //! HTTPS records of DNS (RFC 9460): whether a site offers HTTP/3 before its first response.
 //!
 //! The system's resolver interface does not return them, so the name servers of `/etc/resolv.conf` are queried directly:
-//! over UDP, and over TCP if a response does not fit.
+//! over UDP, and over TCP if a response does not fit. One question needs no resolver library, which would bring a cache and
+//! an asynchronous runtime.
 
 use std::io::{self, Error, ErrorKind, Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};

@@ -193,6 +193,19 @@ fn each_limit_alone_is_named_by_both_ends_and_never_wrong_with_confidence_by_one
     assert!(right[1] + 1 >= count, "both ends: {right:?}");
 }
 
+/// Of four packets each arrives 30 us later than the one before, 125 times: together 11 ms, which are no distance.
+#[test]
+fn timing_errors_of_the_path_do_not_add_up_to_distance() {
+    let late = (0..500).map(|number| (number, number % 4 * 30_000)).collect();
+    let world = World { initial_window: 600, pacing_ns: 100_000, late, ..World::new(60 * MS, 500 * SEGMENT) };
+    let explanation = explained(&world, Inputs::Run);
+    let distance = explanation.time_of(Cause::Propagation);
+    assert!((60 * MS..61 * MS).contains(&distance), "{distance}: {:?}", explanation.shares());
+    // 499 gaps of 100 us.
+    let pacing = explanation.time_of(Cause::Pacing);
+    assert!((49 * MS..51 * MS).contains(&pacing), "{pacing}: {:?}", explanation.shares());
+}
+
 #[test]
 fn shares_of_a_run_are_those_of_the_simulation() {
     let world = World { initial_window: 600, stream_window: 20 * SEGMENT, ..World::new(60 * MS, 200 * SEGMENT) };

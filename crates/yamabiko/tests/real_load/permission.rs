@@ -64,7 +64,7 @@ fn shards_offer_load_to_a_public_address_only_with_its_permission() {
     assert_eq!(count(&site.shard(&url, &owned).json(), "load.completed"), 50);
     assert_eq!(served(&site.workspace), before + 50);
     let other = format!("{open} --i-own-the-target shop.example");
-    site.shard(&url, &other).refused(1, &["`shop.example` is no host of this load", PUBLIC]);
+    site.shard(&url, &other).refused(1, &["`shop.example` is not a host of this load", PUBLIC]);
     // One machine alone is not asked for it.
     let alone = site.host.yamabiko(&site.workspace, &["bench", &url, "-r", "50/s", "-d", "1s", "--json"]);
     assert!(count(&alone.json(), "load.completed") > 0);

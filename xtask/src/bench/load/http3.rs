@@ -5,13 +5,15 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, bail};
 
-use super::measure::{Client, Figures};
+use super::measure::Client;
 use super::{ROUNDS, cpu, show, times};
 use crate::bench::rounds::ratio;
 use crate::bench::servers::{PORT, Running, Site, certificate};
 
 /// Environment variable with the path of oha.
 const VARIABLE: &str = "YAMABIKO_OHA";
+/// Connections of one request at a time.
+const CONNECTIONS: &str = "64";
 
 /// Prints requests per second and CPU time of both against `serve --http3`.
 pub fn compare(client: &Client) -> Result<()> {
@@ -28,36 +30,31 @@ pub fn compare(client: &Client) -> Result<()> {
     if oha.is_none() {
         println!("\noha is not compared: {VARIABLE} names none");
     }
+    println!("\nHTTP/3, 1 KB, {CONNECTIONS} connections, against `serve`");
+    let (mut theirs, mut ours, mut by_tcp, mut again) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let bench = |version| client.bench_of(&url, &["-k", "--http", version, "-c", CONNECTIONS, "--streams", "1"]);
     // oha waits for its idle timeout at its end, so that a round takes half a minute.
-    for (connections, streams) in [("64", "1")] {
-        println!("\nHTTP/3, 1 KB, {connections} connections of {streams}, against `serve`");
-        let (mut theirs, mut ours, mut by_tcp, mut again) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let bench = |version| -> Result<Figures> {
-            client.bench_of(&url, &["-k", "--http", version, "-c", connections, "--streams", streams])
-        };
-        for _ in 0..ROUNDS {
-            let peer =
-                |client: &Client| oha.as_ref().map(|oha| client.oha(oha, &url, connections, streams)).transpose();
-            theirs.extend(peer(client)?);
-            ours.push(bench("3")?);
-            by_tcp.push(bench("2")?);
-            again.extend(peer(client)?);
-        }
-        if let Some(failed) = ours.iter().chain(&theirs).map(|figures| figures.failed).find(|&failed| failed > 0) {
-            bail!("{failed} requests failed: the figures are meaningless");
-        }
-        show("yamabiko, closed loop, HTTP/3", &ours);
-        show("yamabiko, closed loop, HTTP/2", &by_tcp);
-        println!("  CPU a request by HTTP/3 / by HTTP/2 {:.2}", ratio(&cpu(&ours), &cpu(&by_tcp)));
-        if !theirs.is_empty() {
-            show("oha, closed loop, HTTP/3", &theirs);
-            println!(
-                "  yamabiko / oha {:.2}, CPU a request {:.2}; oha / oha again {:.2}",
-                times(&ours, &theirs),
-                ratio(&cpu(&ours), &cpu(&theirs)),
-                times(&theirs, &again)
-            );
-        }
+    let peer = || oha.as_ref().map(|oha| client.oha(oha, &url, CONNECTIONS)).transpose();
+    for _ in 0..ROUNDS {
+        theirs.extend(peer()?);
+        ours.push(bench("3")?);
+        by_tcp.push(bench("2")?);
+        again.extend(peer()?);
+    }
+    if let Some(failed) = ours.iter().chain(&theirs).map(|figures| figures.failed).find(|&failed| failed > 0) {
+        bail!("{failed} requests failed: the figures are meaningless");
+    }
+    show("yamabiko, closed loop, HTTP/3", &ours);
+    show("yamabiko, closed loop, HTTP/2", &by_tcp);
+    println!("  CPU a request by HTTP/3 / by HTTP/2 {:.2}", ratio(&cpu(&ours), &cpu(&by_tcp)));
+    if !theirs.is_empty() {
+        show("oha, closed loop, HTTP/3", &theirs);
+        println!(
+            "  yamabiko / oha {:.2}, CPU a request {:.2}; oha / oha again {:.2}",
+            times(&ours, &theirs),
+            ratio(&cpu(&ours), &cpu(&theirs)),
+            times(&theirs, &again)
+        );
     }
     Ok(())
 }

@@ -118,11 +118,11 @@ impl Client {
     }
 
     /// Runs oha with HTTP/3 in a closed loop.
-    pub fn oha(&self, program: &Path, url: &str, connections: &str, streams: &str) -> Result<Figures> {
+    pub fn oha(&self, program: &Path, url: &str, connections: &str) -> Result<Figures> {
         let mut command = Command::new(program);
         let time = format!("{}s", self.seconds);
         command.args(["--no-tui", "--insecure", "--http-version", "3", "--output-format", "json", "-z", &time]);
-        command.args(["-c", connections, "-p", streams, url]);
+        command.args(["-c", connections, "-p", "1", url]);
         let (text, mut figures) = self.timed(&mut command)?;
         (figures.rate, figures.failed) = http3::figures(&text)?;
         figures.requests = figures.rate * self.seconds.parse::<f64>()?;
