@@ -63,3 +63,18 @@ pub fn finish(mut watch: Watch, at: Timestamp) -> Outcome {
     assert_eq!(packets, counts.tcp, "every segment is told to one connection");
     outcome
 }
+
+/// A UDP packet over IPv4.
+pub fn udp(source: ([u8; 4], u16), destination: ([u8; 4], u16), payload: &[u8]) -> Vec<u8> {
+    let mut packet = vec![0x45, 0];
+    packet.extend((28 + payload.len() as u16).to_be_bytes());
+    packet.extend([0, 0, 0x40, 0, 64, 17, 0, 0]);
+    packet.extend(source.0);
+    packet.extend(destination.0);
+    packet.extend(source.1.to_be_bytes());
+    packet.extend(destination.1.to_be_bytes());
+    packet.extend((8 + payload.len() as u16).to_be_bytes());
+    packet.extend([0, 0]);
+    packet.extend(payload);
+    packet
+}

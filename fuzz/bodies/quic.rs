@@ -4,7 +4,7 @@
 //!   bit 0 way, bits 1 to 2 client's port, bit 3 short snap length, bits 4.. time step; length (2 bytes), the datagram
 //! ```
 
-use super::outcome::{Outcome, SMALL, check_bounds, finish, watch};
+use super::outcome::{Outcome, SMALL, check_bounds, finish, udp, watch};
 use units::Timestamp;
 use watch::take_work;
 use wire::link::LinkType;
@@ -24,7 +24,7 @@ fn read(bytes: &[u8]) -> Outcome {
         let client = ([198, 19, 0, 1], 40_000 + u16::from(control >> 1 & 3));
         let server = ([198, 18, 0, 1], 443);
         let (source, destination) = if control & 1 == 0 { (client, server) } else { (server, client) };
-        let packet = packet(source, destination, datagram);
+        let packet = udp(source, destination, datagram);
         let kept = if control & 8 != 0 { packet.len().min(28 + 600) } else { packet.len() };
         at += u64::from(control >> 4) * 3_000_000_000;
         watch.handle_packet(Timestamp::from_nanos(at), LinkType::RawIp, &packet[..kept], packet.len() as u32);
@@ -39,18 +39,4 @@ fn read(bytes: &[u8]) -> Outcome {
     assert!(records.len() as u64 <= counts.quic_connections);
     assert!(take_work() <= 64 * count + 64 * bytes.len() as u64, "work is linear");
     outcome
-}
-
-fn packet(source: ([u8; 4], u16), destination: ([u8; 4], u16), payload: &[u8]) -> Vec<u8> {
-    let mut packet = vec![0x45, 0];
-    packet.extend((28 + payload.len() as u16).to_be_bytes());
-    packet.extend([0, 0, 0x40, 0, 64, 17, 0, 0]);
-    packet.extend(source.0);
-    packet.extend(destination.0);
-    packet.extend(source.1.to_be_bytes());
-    packet.extend(destination.1.to_be_bytes());
-    packet.extend((8 + payload.len() as u16).to_be_bytes());
-    packet.extend([0, 0]);
-    packet.extend(payload);
-    packet
 }

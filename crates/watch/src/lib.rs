@@ -47,6 +47,8 @@ mod watch;
 mod work;
 
 pub use keylog::{KeyLog, KeyLogError};
+#[cfg(feature = "count-work")]
+pub use quic::sealing::{Level, Sealer};
 pub use reading::{Fault, KINDS_MAX, Reading};
 pub use spec::{CapturePoint, Limits, WatchSpec};
 pub use summary::{Summary, count_quic};

@@ -15,6 +15,8 @@ mod flow;
 mod initial;
 mod packets;
 mod protection;
+#[cfg(any(test, feature = "count-work"))]
+pub mod sealing;
 mod secure;
 mod session;
 mod spin;

@@ -12,6 +12,8 @@ mod outcome;
 mod packets;
 #[path = "../../../fuzz/bodies/quic.rs"]
 mod quic;
+#[path = "../../../fuzz/bodies/quic_frames.rs"]
+mod quic_frames;
 #[path = "../../../fuzz/replay.rs"]
 mod replay;
 #[path = "../../../fuzz/bodies/segments.rs"]
@@ -40,4 +42,9 @@ fn http2_replays() {
 #[test]
 fn quic_replays() {
     replay::target("quic", quic::run);
+}
+
+#[test]
+fn quic_frames_replays() {
+    replay::target("quic_frames", quic_frames::run);
 }

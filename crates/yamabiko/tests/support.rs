@@ -12,6 +12,7 @@ pub mod http2;
 pub mod leftovers;
 pub mod load_monitor;
 pub mod model_server;
+pub mod nats_accounts;
 pub mod processes;
 pub mod proxy;
 pub mod readers;

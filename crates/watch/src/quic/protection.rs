@@ -64,11 +64,16 @@ impl Protection {
         secret.keys(labels.key, labels.iv)
     }
 
-    /// Removes the protection of the header of `packet`, whose packet number is at `number_at`.
-    pub(super) fn unmask(&self, packet: &[u8], number_at: usize) -> Option<Unmasked> {
+    /// The mask of the header of `packet`, whose packet number is at `number_at`; `None` if the packet is too short.
+    pub(super) fn mask_of(&self, packet: &[u8], number_at: usize) -> Option<[u8; 5]> {
         // The sample begins where the longest packet number would end.
         let sample = packet.get(number_at + 4..number_at + 4 + SAMPLE)?;
-        let mask = self.mask.0.new_mask(sample).ok()?;
+        self.mask.0.new_mask(sample).ok()
+    }
+
+    /// Removes the protection of the header of `packet`, whose packet number is at `number_at`.
+    pub(super) fn unmask(&self, packet: &[u8], number_at: usize) -> Option<Unmasked> {
+        let mask = self.mask_of(packet, number_at)?;
         let bits = if is_long(packet[0]) { 0x0F } else { 0x1F };
         let first = packet[0] ^ mask[0] & bits;
         let number_length = usize::from(first & 3) + 1;
@@ -166,4 +171,4 @@ const RETRY_KEY_2: [u8; 16] =
 const RETRY_NONCE_2: [u8; 12] = [0xD8, 0x69, 0x69, 0xBC, 0x2D, 0x7C, 0x6D, 0x99, 0x90, 0xEF, 0xB0, 0x4A];
 
 #[cfg(test)]
-pub(super) mod tests;
+mod tests;

@@ -8,8 +8,8 @@ use units::Timestamp;
 use wire::link::LinkType;
 use wire::quic::{ConnectionId, VERSION_1, VERSION_2};
 
-use super::protection::tests::{bytes, client_initial, protect};
 use super::protection::{Protection, initial};
+use super::sealing::{bytes, client_initial, long, long_from, protect};
 use crate::{CapturePoint, Limits, Watch, WatchSpec};
 
 const CLIENT: ([u8; 4], u16) = ([198, 19, 0, 1], 40_000);
@@ -33,43 +33,6 @@ fn packet(from: ([u8; 4], u16), to: ([u8; 4], u16), payload: &[u8]) -> Vec<u8> {
     packet.extend([0, 0]);
     packet.extend(payload);
     packet
-}
-
-/// A long packet of the type `code` with a protected payload.
-fn long(
-    protection: &Protection,
-    code: u8,
-    version: u32,
-    [destination, source]: [ConnectionId; 2],
-    number: u32,
-    plain: &[u8],
-) -> Vec<u8> {
-    long_from(0xC3, protection, code, version, [destination, source], number, plain)
-}
-
-/// The same, from a first byte without the type.
-fn long_from(
-    first: u8,
-    protection: &Protection,
-    code: u8,
-    version: u32,
-    [destination, source]: [ConnectionId; 2],
-    number: u32,
-    plain: &[u8],
-) -> Vec<u8> {
-    let mut header = vec![first | code << 4];
-    header.extend(version.to_be_bytes());
-    for id in [destination, source] {
-        header.push(id.len() as u8);
-        header.extend(id.as_bytes());
-    }
-    if code == 0 || version == VERSION_2 && code == 1 {
-        header.push(0);
-    }
-    header.extend((0x4000 | (4 + plain.len() + 16) as u16).to_be_bytes());
-    let number_at = header.len();
-    header.extend(number.to_be_bytes());
-    protect(protection, &header, number_at, number.into(), plain)
 }
 
 /// A connection with 50 ms between the ends, captured at the server.

@@ -2,7 +2,7 @@
 //! are carried back.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -11,6 +11,7 @@ use nix::sys::signal::Signal;
 use super::coordination::{TIMEOUT, Volume, kill, nats, nats_with, start, start_all, store};
 use super::machines::{Lan, MACHINES, SERVER, folder, served};
 use crate::support::document::{assert_checks_passed, check, count};
+use crate::support::nats_accounts::Accounts;
 use crate::support::tls::Authority;
 use crate::support::workspace::{Running, Workspace, str_of, wait_until};
 
@@ -56,6 +57,25 @@ fn certificates_of_both_ends_and_a_password_are_used() {
     assert_checks_passed(&merged, &["shards_complete", "shards_cover_schedule"]);
     assert_eq!(count(&merged, "load.offered_requests"), 300);
     assert!(outputs.iter().all(|output| !output.stderr.contains("secret")));
+}
+
+#[test]
+fn credentials_of_an_account_are_used_and_those_of_another_are_refused() {
+    let (workspace, lan, _nginx) = lan();
+    let accounts = Accounts::new(&workspace);
+    let _nats = nats_with(&workspace, &lan, &["-c", str_of(&accounts.config)]);
+    let one = |index: usize, file: &Path| {
+        let settings = format!("NATS_CREDS={}", file.display());
+        start(&workspace, &lan, (index, Volume::Private), &[&settings], OPTIONS)
+    };
+    one(0, &accounts.foreign).finish_within(TIMEOUT).refused(1, &["uthorization"]);
+    one(0, Path::new("/missing.creds")).finish_within(TIMEOUT).refused(1, &["/missing.creds (NATS_CREDS)"]);
+    assert_eq!(served(&workspace), 0);
+    let running: Vec<Running> = (0..MACHINES).map(|index| one(index, &accounts.credentials)).collect();
+    let outputs: Vec<_> = running.into_iter().map(|running| running.finish_within(TIMEOUT)).collect();
+    let merged = outputs[0].json();
+    assert_checks_passed(&merged, &["shards_complete", "shards_cover_schedule"]);
+    assert_eq!(count(&merged, "load.offered_requests"), 300);
 }
 
 #[test]

@@ -5,33 +5,10 @@ use wire::quic::{LongBody, LongHeader, LongKind};
 
 use super::*;
 use crate::crypto::Suite;
-
-pub(in crate::quic) fn bytes(hex: &str) -> Vec<u8> {
-    let digits: Vec<u8> = hex.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
-    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
-    digits.chunks(2).map(byte).collect()
-}
+use crate::quic::sealing::{bytes, client_initial, protect};
 
 fn id() -> ConnectionId {
     ConnectionId::new(&bytes("8394c8f03e515708")).unwrap()
-}
-
-/// Protects a packet, as its sender does.
-pub(in crate::quic) fn protect(
-    protection: &Protection,
-    header: &[u8],
-    number_at: usize,
-    number: u64,
-    plain: &[u8],
-) -> Vec<u8> {
-    let mut packet = [header, &protection.keys.seal(number, header, plain)].concat();
-    let mask = protection.mask.0.new_mask(&packet[number_at + 4..number_at + 4 + SAMPLE]).unwrap();
-    let length = header.len() - number_at;
-    packet[0] ^= mask[0] & if is_long(packet[0]) { 0x0F } else { 0x1F };
-    for (byte, mask) in packet[number_at..number_at + length].iter_mut().zip(&mask[1..]) {
-        *byte ^= mask;
-    }
-    packet
 }
 
 fn open_long(protection: &Protection, packet: &[u8]) -> (u64, Vec<u8>) {
@@ -60,20 +37,6 @@ fn initial_secrets_and_keys_are_those_of_the_standards() {
     assert_eq!(server.expand::<16>("quicv2 key").to_vec(), bytes("82db637861d55e1d011f19ea71d5d2a7"));
     assert_eq!(server.expand::<12>("quicv2 iv").to_vec(), bytes("dd13c276499c0249d3310652"));
     assert_eq!(server.expand::<16>("quicv2 hp").to_vec(), bytes("edf6d05c83121201b436e16877593c3a"));
-}
-
-/// The plain text of the client's Initial packet, and its header.
-pub(in crate::quic) fn client_initial() -> (Vec<u8>, Vec<u8>) {
-    let crypto = bytes(
-        "060040f1010000ed0303ebf8fa56f12939b9584a3896472ec40bb863cfd3e868 04fe3a47f06a2b69484c00000413011302010000c0\
-         00000010000e00000b6578616d706c652e636f6dff01000100000a0008000600 1d0017001800100007000504616c706e000500050100\
-         000000003300260024001d00209370b2c9caa47fbabaf4559fedba753de171fa 71f50f1ce15d43e994ec74d748002b00030203040\
-         00d0010000e0403050306030203080408050806002d00020101001c000240010 03900320408ffffffffffffffff05048000ffff07\
-         048000ffff0801100104800075300901100f088394c8f03e51570806048000ffff",
-    );
-    let mut plain = crypto;
-    plain.resize(1162, 0);
-    (bytes("c300000001088394c8f03e5157080000449e00000002"), plain)
 }
 
 #[test]

@@ -3,30 +3,11 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::crypto::{Secret, Suite};
+use crate::crypto::Secret;
 use crate::quic::protection::labels;
+use crate::quic::sealing::{key_log, secret, server_hello};
 use crate::{KeyLog, Limits};
 use schema::{Direction, QuicFrame, QuicPacket, QuicPacketKind};
-
-/// A key log with secrets for the client of the standard's example.
-fn key_log() -> Arc<KeyLog> {
-    let random = "ebf8fa56f12939b9584a3896472ec40bb863cfd3e86804fe3a47f06a2b69484c";
-    let line = |label: &str, digits: &str| format!("{label} {random} {}\n", digits.repeat(32));
-    let text = [
-        line("CLIENT_EARLY_TRAFFIC_SECRET", "11"),
-        line("CLIENT_HANDSHAKE_TRAFFIC_SECRET", "22"),
-        line("SERVER_HANDSHAKE_TRAFFIC_SECRET", "33"),
-        line("CLIENT_TRAFFIC_SECRET_0", "44"),
-        line("SERVER_TRAFFIC_SECRET_0", "55"),
-    ]
-    .concat();
-    Arc::new(KeyLog::parse(text.as_bytes()).unwrap())
-}
-
-/// The secret of a line of [`key_log`].
-fn secret(digits: u8) -> Secret {
-    Secret::new(Suite::Aes128, &[digits; 32]).unwrap()
-}
 
 impl Talk {
     /// A handshake of a server that chooses `protocol`, with the secrets in the key log; early data before it.
@@ -40,13 +21,8 @@ impl Talk {
                 long(&protection, self.initial_code() + 1, self.version, [self.original, self.client_id], 0, early);
             self.wait(1).send(true, &packet);
         }
-        let body = [&[3, 3][..], &[9; 32], &[0, 0x13, 1, 0, 0, 6, 0, 43, 0, 2, 3, 4]].concat();
-        let hello = [&[2, 0, 0, body.len() as u8][..], &body].concat();
-        let answer = self.server_initial(0, &[&ack(0)[..], &[6, 0, hello.len() as u8], &hello].concat());
-        let list = [&[0, protocol.len() as u8 + 1, protocol.len() as u8][..], protocol].concat();
-        let extension = [&[0, 16, 0, list.len() as u8][..], &list].concat();
-        let extensions = [&[8, 0, 0, extension.len() as u8 + 2, 0, extension.len() as u8][..], &extension].concat();
-        let crypto = [&[6, 0, extensions.len() as u8][..], &extensions].concat();
+        let [hello, crypto] = server_hello(protocol);
+        let answer = self.server_initial(0, &[&ack(0)[..], &hello].concat());
         let protection = Protection::new(self.version, &secret(0x33)).unwrap();
         let code = self.initial_code() + 2;
         let handshake = long(&protection, code, self.version, [self.client_id, self.server_id], 0, &crypto);
