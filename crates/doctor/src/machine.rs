@@ -12,7 +12,7 @@ use super::facts::{Machine, RunStoreFacts, Trial};
 /// Reads the machine's properties.
 pub fn read() -> sys::Result<Machine> {
     let facts = HostFacts::read()?;
-    let kernel = kernel_version(&facts.kernel);
+    let kernel = sys::accounting::kernel_version(&facts.kernel);
     let allowed = Cores::allowed().unwrap_or_default();
     let sources = words(CLOCK_SOURCES);
     let traces = MachineIds {
@@ -108,13 +108,6 @@ fn container(exists: impl Fn(&str) -> bool, systemd: &str, cgroups: &str) -> Opt
 fn has_flag(cpuinfo: &str, flag: &str) -> bool {
     let line = cpuinfo.lines().find_map(|line| line.strip_prefix("flags")?.split_once(':'));
     line.is_some_and(|(_, flags)| flags.split_whitespace().any(|name| name == flag))
-}
-
-/// Version of a release: `6.18.44-fc` is 6.18; `None` if it does not begin with a version.
-fn kernel_version(release: &str) -> Option<(u32, u32)> {
-    let mut parts = release.split('.');
-    let number = |part: &str| part.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok();
-    Some((number(parts.next()?)?, number(parts.next()?)?))
 }
 
 /// Stolen share of the cores' time; 0 without any time.
@@ -234,20 +227,6 @@ mod tests {
         // With cgroup version 2 and a cgroup namespace the path is "/".
         let file = |path: &str| path == "/run/.containerenv";
         assert_eq!(container(file, "", "0::/\n").as_deref(), Some("Podman (by /run/.containerenv)"));
-    }
-
-    #[test]
-    fn kernel_versions_of_several_distributions_are_parsed() {
-        for (release, version) in [
-            ("6.18.44-fc-v595", Some((6, 18))),
-            ("5.4.0-216-generic", Some((5, 4))),
-            ("4.18.0-553.16.1.el8_10.x86_64", Some((4, 18))),
-            ("6.12-rc3", Some((6, 12))),
-            ("linux", None),
-            ("", None),
-        ] {
-            assert_eq!(kernel_version(release), version, "{release}");
-        }
     }
 
     #[test]

@@ -15,7 +15,7 @@ mod tasks;
 mod tcp;
 
 pub use cpu::{CpuTimes, cpu_times, measures_interrupts};
-pub use host::HostFacts;
+pub use host::{HostFacts, kernel_version};
 pub use idle::{IdleTime, idle_times};
 pub use process::{ProcessStat, ProcessUsage, descendants, own_usage, thread_times, tree_descriptors, tree_usage};
 pub use processes::{ProcessTime, is_receiver, last_core, processes, threads_below};

@@ -96,8 +96,10 @@ impl Capture {
             libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK => Framing::Ethernet,
             _ => Framing::Ip,
         };
-        // A TUN device has no link header, so both kinds of socket are equivalent. Protocol 0 receives nothing yet.
-        let kind = if framing == Framing::Ethernet { libc::SOCK_RAW } else { libc::SOCK_DGRAM };
+        // A TUN device has no link header, so both kinds of socket are equivalent, but one has no vnet header. Protocol 0
+        // receives nothing yet.
+        let has_vnet = hardware == libc::ARPHRD_NONE && describes_datagrams();
+        let kind = if framing == Framing::Ethernet || has_vnet { libc::SOCK_RAW } else { libc::SOCK_DGRAM };
         // SAFETY: no pointers; the returned descriptor has no other owner.
         let fd = unsafe { libc::socket(libc::AF_PACKET, kind | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0) };
         Errno::result(fd)
@@ -105,7 +107,10 @@ impl Capture {
         // SAFETY: `fd` was just returned by the kernel and is open.
         let socket = unsafe { OwnedFd::from_raw_fd(fd) };
         attach(&socket, &filter::program(spec.ports, spec.hosts, spec.snap_length.max(1)))?;
-        let ring = Ring::new(&socket, spec)?;
+        if has_vnet {
+            set(&socket, libc::SOL_PACKET, libc::PACKET_VNET_HDR, &1i32, "PACKET_VNET_HDR")?;
+        }
+        let ring = Ring::new(&socket, spec, has_vnet)?;
         if hardware == libc::ARPHRD_LOOPBACK {
             set(&socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1i32, "PACKET_IGNORE_OUTGOING")?;
         }
@@ -267,6 +272,13 @@ fn hardware_type(device: &str) -> Result<u16> {
     Errno::result(result).map_err(Error::of(format!("ioctl SIOCGIFHWADDR {device}")))?;
     // SAFETY: SIOCGIFHWADDR fills `ifru_hwaddr`, whose family is the hardware type.
     Ok(unsafe { request.ifr_ifru.ifru_hwaddr.sa_family })
+}
+
+/// Whether the kernel describes super-packets of UDP datagrams (Linux 6.2). An older one would lose them from a capture
+/// that wants their description.
+fn describes_datagrams() -> bool {
+    let release = nix::sys::utsname::uname().map(|it| it.release().to_string_lossy().into_owned()).unwrap_or_default();
+    crate::accounting::kernel_version(&release).is_some_and(|version| version >= (6, 2))
 }
 
 const NEEDS_RAW: &str = "capturing needs CAP_NET_RAW over the network namespace: run as root";

@@ -24,12 +24,14 @@ use crate::error::{Error, Result};
 pub struct Tun {
     file: File,
     name: String,
+    /// Whether the driver takes super-packets of datagrams (Linux 6.2).
+    has_udp: bool,
 }
 
 /// Work that the kernel may leave undone in packets returned by [`Tun::read`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Offload {
-    /// Partial checksums, and TCP segments larger than the MTU.
+    /// Partial checksums, TCP segments larger than the MTU, and several UDP datagrams in one packet (from Linux 6.2 on).
     #[default]
     Full,
     /// None: each packet is complete and fits the MTU.
@@ -54,10 +56,13 @@ impl Tun {
                     .remedy(&[Errno::EACCES, Errno::EPERM], "run as root, or give users access: chmod 666 /dev/net/tun")
                     .remedy(&[Errno::ENOENT, Errno::ENODEV, Errno::ENXIO], NO_DRIVER)
             })?;
-        let mut tun = Tun { file, name: name.to_owned() };
+        let mut tun = Tun { file, name: name.to_owned(), has_udp: true };
         tun.attach()?;
         tun.set_header_size()?;
-        tun.set_offload(Offload::Full)?;
+        if tun.set_offload(Offload::Full).is_err() {
+            tun.has_udp = false;
+            tun.set_offload(Offload::Full)?;
+        }
         Ok(tun)
     }
 
@@ -73,7 +78,10 @@ impl Tun {
     /// The driver does not support these offloads.
     pub fn set_offload(&self, offload: Offload) -> Result<()> {
         let flags = match offload {
-            Offload::Full => libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN,
+            Offload::Full => {
+                let tcp = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
+                if self.has_udp { tcp | TUN_F_USO4 | TUN_F_USO6 } else { tcp }
+            }
             Offload::None => 0,
         };
         // SAFETY: TUNSETOFFLOAD takes its flags by value; no memory is passed.
@@ -154,6 +162,10 @@ pub const LARGEST_PACKET_BYTES: usize = VNET_HEADER_BYTES + 65_535;
 fn check(result: libc::c_int, request: &str, name: &str) -> Result<()> {
     Errno::result(result).map(drop).map_err(Error::of(format!("ioctl {request} {name}")))
 }
+
+/// Of `include/uapi/linux/if_tun.h`; the driver takes both or neither.
+const TUN_F_USO4: libc::c_uint = 0x20;
+const TUN_F_USO6: libc::c_uint = 0x40;
 
 pub(crate) const NO_DRIVER: &str =
     "load the driver (modprobe tun), or pass the device into this container (--device /dev/net/tun)";

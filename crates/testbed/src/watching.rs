@@ -35,6 +35,7 @@ use sys::sched::{Cores, Urgency};
 use sys::signal::Wake;
 use units::{Bytes, Timestamp};
 use watch::{CapturePoint, Counts, Limits, Watch, WatchSpec};
+use wire::datagrams::divide;
 
 use self::between::{Between, End};
 use self::gauges::WireSampler;
@@ -226,6 +227,8 @@ struct CaptureThread {
     sampler: WireSampler,
     between: Option<Between>,
     kept: Option<KeptPackets>,
+    /// One datagram of a super-packet.
+    scratch: Vec<u8>,
     protocols: Protocols,
     records: Outlet,
     /// Counts at the start and the end of the phase.
@@ -260,6 +263,7 @@ impl CaptureThread {
             sampler: WireSampler::new(setup.seed, setup.start, setup.measured_from),
             between,
             kept: setup.kept.take(),
+            scratch: Vec::new(),
             protocols: std::mem::take(&mut setup.protocols),
             records,
             at_start: None,
@@ -326,13 +330,16 @@ impl CaptureThread {
             let at = self.wall.run_time(packet.at);
             self.sampler.sample(at, &self.watch);
             note_phase(&self.watch, self.phase, at, &mut self.at_start, &mut self.at_end);
-            self.watch.handle_packet(at, link, packet.bytes, packet.original_length);
-            if let Some(between) = &mut self.between {
-                between.packet(End::Server, at, packet.bytes, packet.original_length);
-            }
-            if let Some(kept) = &mut self.kept {
-                kept.packet(End::Server, at, packet.bytes, packet.original_length);
-            }
+            let (watch, between, kept) = (&mut self.watch, &mut self.between, &mut self.kept);
+            divide(packet.bytes, packet.original_length, packet.datagram_bytes, &mut self.scratch, |bytes, length| {
+                watch.handle_packet(at, link, bytes, length);
+                if let Some(between) = between {
+                    between.packet(End::Server, at, bytes, length);
+                }
+                if let Some(kept) = kept {
+                    kept.packet(End::Server, at, bytes, length);
+                }
+            });
             tap.read += 1;
             last = Some(at);
         }
@@ -350,10 +357,13 @@ impl CaptureThread {
         let Some(block) = tap.ring.next_block() else { return false };
         for packet in block.packets() {
             let at = self.wall.run_time(packet.at);
-            between.packet(End::Client, at, packet.bytes, packet.original_length);
-            if let Some(kept) = &mut self.kept {
-                kept.packet(End::Client, at, packet.bytes, packet.original_length);
-            }
+            let kept = &mut self.kept;
+            divide(packet.bytes, packet.original_length, packet.datagram_bytes, &mut self.scratch, |bytes, length| {
+                between.packet(End::Client, at, bytes, length);
+                if let Some(kept) = kept {
+                    kept.packet(End::Client, at, bytes, length);
+                }
+            });
             tap.read += 1;
         }
         true

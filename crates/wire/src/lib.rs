@@ -19,6 +19,7 @@
 
 pub mod capture;
 pub mod checksum;
+pub mod datagrams;
 mod error;
 pub mod ip;
 pub mod ipv4;

@@ -83,6 +83,21 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Datagram<T> {
         put_u16(self.buffer.as_mut(), field::DESTINATION_PORT, port);
     }
 
+    /// Checks `buffer` as a datagram that fills it, whatever its length field was, which is set.
+    ///
+    /// # Errors
+    /// Fewer bytes than the header, or more than a datagram can have.
+    pub fn new_resized(mut buffer: T) -> Result<Self, Error> {
+        let available = buffer.as_ref().len();
+        if available < HEADER {
+            return Err(Error::Truncated { header: "UDP", needed: HEADER, available });
+        }
+        let length =
+            u16::try_from(available).map_err(|_| Error::Length { field: "UDP length", value: available, available })?;
+        put_u16(buffer.as_mut(), field::LENGTH, length);
+        Datagram::new_checked(buffer)
+    }
+
     /// Sets the length of header and payload. A value beyond the buffer only makes the payload empty.
     pub fn set_len(&mut self, length: u16) {
         put_u16(self.buffer.as_mut(), field::LENGTH, length);

@@ -18,6 +18,8 @@ pub const GSO_NONE: u8 = 0;
 pub const GSO_TCPV4: u8 = 1;
 /// `gso_type`: TCP over IPv6, to be cut into segments of `gso_size`.
 pub const GSO_TCPV6: u8 = 4;
+/// `gso_type`: UDP over IPv4 or IPv6, to be divided into datagrams of `gso_size` (Linux 6.2).
+pub const GSO_UDP: u8 = 5;
 /// `gso_type`, added to another: the segments carry ECN.
 pub const GSO_ECN: u8 = 0x80;
 
@@ -26,7 +28,7 @@ pub const GSO_ECN: u8 = 0x80;
 pub struct Header {
     /// [`NEEDS_CSUM`], [`DATA_VALID`].
     pub flags: u8,
-    /// [`GSO_NONE`], [`GSO_TCPV4`], [`GSO_TCPV6`], optionally with [`GSO_ECN`].
+    /// [`GSO_NONE`], [`GSO_TCPV4`], [`GSO_TCPV6`], [`GSO_UDP`], optionally with [`GSO_ECN`].
     pub gso_type: u8,
     /// Length of the headers of every segment: a hint of the sender, not reliable.
     pub hdr_len: u16,

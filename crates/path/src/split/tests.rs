@@ -106,15 +106,15 @@ fn complete(frame: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// The sum over a whole TCP packet with its pseudo-header, which is 0xFFFF when every checksum is right.
+/// The sum over a whole packet of TCP or UDP with its pseudo-header, which is 0xFFFF when every checksum is right.
 fn full_sum(packet: &[u8]) -> u16 {
     if packet[0] >> 4 == 6 {
         let ip = ipv6::Packet::new_checked(packet).unwrap();
-        ip.pseudo_sum(protocol::TCP, ip.payload_len() as u32).bytes(ip.payload()).fold()
+        ip.pseudo_sum(packet[6], ip.payload_len() as u32).bytes(ip.payload()).fold()
     } else {
         let ip = ipv4::Packet::new_checked(packet).unwrap();
         assert!(ip.is_header_intact());
-        ip.pseudo_sum(protocol::TCP, ip.payload().len() as u16).bytes(ip.payload()).fold()
+        ip.pseudo_sum(ip.protocol(), ip.payload().len() as u16).bytes(ip.payload()).fold()
     }
 }
 
@@ -157,7 +157,8 @@ proptest! {
         recipe in recipes(), header: [u8; vnet::LEN], keep_header: bool,
         damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
     ) {
-        let (mut vnet, mut packet) = build(Recipe { payload: recipe.payload % 5000, ..recipe });
+        let recipe = Recipe { payload: recipe.payload % 5000, ..recipe };
+        let (mut vnet, mut packet) = if header[0] & 1 == 0 { build(recipe) } else { build_udp(recipe, true) };
         if !keep_header {
             vnet = vnet::Header::split(&header).unwrap().0;
         }
@@ -173,6 +174,61 @@ proptest! {
                 prop_assert!(frame.len() <= vnet::LEN + packet.len());
             }
         }
+    }
+}
+
+/// The same packet as a super-packet of UDP: its TCP header becomes 12 bytes of payload. `has_checksum`: as `partial` of
+/// the recipe, otherwise the sender computed none.
+fn build_udp(recipe: Recipe, has_checksum: bool) -> (vnet::Header, Vec<u8>) {
+    let (vnet, mut packet) = build(Recipe { options: 0, ..recipe });
+    let transport = if recipe.v6 { 40 } else { 20 };
+    packet[if recipe.v6 { 6 } else { 9 }] = protocol::UDP;
+    let mut datagram = udp::Datagram::new_resized(&mut packet[transport..]).unwrap();
+    datagram.set_checksum(0);
+    let length = datagram.len();
+    let sum = if recipe.v6 {
+        ipv6::Packet::new_checked(&packet).unwrap().pseudo_sum(protocol::UDP, length as u32)
+    } else {
+        ipv4::Packet::new_resized(&mut packet).unwrap().fill_checksum();
+        ipv4::Packet::new_checked(&packet).unwrap().pseudo_sum(protocol::UDP, length as u16)
+    };
+    let checksum = match (recipe.partial, has_checksum) {
+        (true, _) => sum.fold(),
+        (false, true) => sum.bytes(&packet[transport..]).checksum().max(1),
+        (false, false) => 0,
+    };
+    udp::Datagram::new_checked(&mut packet[transport..]).unwrap().set_checksum(checksum);
+    let csum_offset = if recipe.partial { udp::CHECKSUM_OFFSET as u16 } else { 0 };
+    (vnet::Header { gso_type: vnet::GSO_UDP, csum_offset, ..vnet }, packet)
+}
+
+proptest! {
+    /// The datagrams have all bytes, the lengths, identifications and checksums of packets of their own.
+    #[test]
+    fn datagrams_of_a_super_packet_have_all_bytes_and_correct_checksums(recipe in recipes(), has_checksum: bool) {
+        let (vnet, packet) = build_udp(recipe, has_checksum);
+        let transport = if recipe.v6 { 40 } else { 20 };
+        let mut payload = Vec::new();
+        let frames = cut(vnet, &packet);
+        for (number, frame) in frames.iter().enumerate() {
+            let whole = complete(frame);
+            if !recipe.v6 {
+                let ip = ipv4::Packet::new_checked(&whole).unwrap();
+                prop_assert_eq!(ip.identification(), recipe.identification.wrapping_add(number as u16));
+                prop_assert_eq!(ip.total_len(), whole.len());
+            }
+            let datagram = udp::Datagram::new_checked(&whole[transport..]).unwrap();
+            prop_assert_eq!(datagram.len(), whole.len() - transport);
+            if recipe.partial || has_checksum {
+                prop_assert_eq!(full_sum(&whole), 0xFFFF);
+            } else {
+                prop_assert_eq!(datagram.checksum(), 0);
+            }
+            let is_last = number + 1 == frames.len();
+            prop_assert!(is_last || datagram.payload().len() == usize::from(recipe.mss));
+            payload.extend_from_slice(datagram.payload());
+        }
+        prop_assert_eq!(&payload[..], &packet[transport + udp::HEADER..]);
     }
 }
 
@@ -197,7 +253,8 @@ fn only_consistent_tcp_super_packets_are_cut() {
     };
     assert!(!is_rejected(&|vnet, _| vnet.gso_type |= vnet::GSO_ECN));
     assert!(is_rejected(&|vnet, _| vnet.gso_type = vnet::GSO_TCPV6));
-    assert!(is_rejected(&|vnet, _| vnet.gso_type = 5), "UDP");
+    assert!(is_rejected(&|vnet, _| vnet.gso_type = vnet::GSO_UDP));
+    assert!(is_rejected(&|vnet, _| vnet.gso_type = 3), "UDP fragmentation");
     assert!(is_rejected(&|vnet, _| vnet.gso_size = 0));
     assert!(is_rejected(&|vnet, _| vnet.csum_start = 24));
     assert!(is_rejected(&|vnet, _| vnet.csum_offset = 6));

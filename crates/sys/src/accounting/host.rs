@@ -56,6 +56,13 @@ impl HostFacts {
     }
 }
 
+/// Version of a release: `6.18.44-fc` is 6.18; `None` if it does not begin with a version.
+pub fn kernel_version(release: &str) -> Option<(u32, u32)> {
+    let mut parts = release.split('.');
+    let number = |part: &str| part.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok();
+    Some((number(parts.next()?)?, number(parts.next()?)?))
+}
+
 /// x86 has "model name"; other machines have "Model", "cpu model" or nothing.
 fn cpu_model(cpuinfo: &str) -> String {
     let find = |name: &str| {
@@ -76,6 +83,20 @@ fn memory_bytes(meminfo: &str) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn kernel_versions_of_several_distributions_are_parsed() {
+        for (release, version) in [
+            ("6.18.44-fc-v595", Some((6, 18))),
+            ("5.4.0-216-generic", Some((5, 4))),
+            ("4.18.0-553.16.1.el8_10.x86_64", Some((4, 18))),
+            ("6.12-rc3", Some((6, 12))),
+            ("linux", None),
+            ("", None),
+        ] {
+            assert_eq!(kernel_version(release), version, "{release}");
+        }
+    }
 
     #[test]
     fn host_facts_of_this_machine_are_readable() {

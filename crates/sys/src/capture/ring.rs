@@ -10,6 +10,7 @@ use units::Timestamp;
 
 use super::{CaptureSpec, RETIRE, set};
 use crate::error::{Error, Result};
+use crate::tun::VNET_HEADER_BYTES;
 
 /// Memory shared with the kernel: `blocks` of `block_bytes`, used in turn.
 #[derive(Debug)]
@@ -19,6 +20,8 @@ pub(super) struct Ring {
     blocks: usize,
     /// The block that the kernel hands over next.
     next: usize,
+    /// Whether a vnet header is in front of each packet.
+    has_vnet: bool,
 }
 
 // SAFETY: the mapping belongs to the process, not to a thread, and is reached through `&mut Ring` only.
@@ -26,7 +29,7 @@ unsafe impl Send for Ring {}
 
 impl Ring {
     /// Creates the ring of a socket that receives nothing yet.
-    pub(super) fn new(socket: &OwnedFd, spec: &CaptureSpec<'_>) -> Result<Ring> {
+    pub(super) fn new(socket: &OwnedFd, spec: &CaptureSpec<'_>, has_vnet: bool) -> Result<Ring> {
         set(socket, libc::SOL_PACKET, libc::PACKET_VERSION, &VERSION_3, "PACKET_VERSION")?;
         let request = libc::tpacket_req3 {
             tp_block_size: spec.block_bytes,
@@ -57,7 +60,7 @@ impl Ring {
             return Err(Error::of("mmap of the capture ring")(Errno::last()).remedy(&[Errno::ENOMEM], remedy));
         }
         let memory = NonNull::new(memory.cast()).expect("mmap never maps address 0 unless requested to");
-        Ok(Ring { memory, block_bytes: spec.block_bytes as usize, blocks: spec.blocks as usize, next: 0 })
+        Ok(Ring { memory, block_bytes: spec.block_bytes as usize, blocks: spec.blocks as usize, next: 0, has_vnet })
     }
 
     /// The next block, if the kernel has handed it over.
@@ -76,6 +79,7 @@ impl Ring {
             filled,
             packets: header.num_pkts,
             first: header.offset_to_first_pkt as usize,
+            has_vnet: self.has_vnet,
             ring: PhantomData,
         })
     }
@@ -95,6 +99,7 @@ pub struct Block<'a> {
     filled: usize,
     packets: u32,
     first: usize,
+    has_vnet: bool,
     ring: PhantomData<&'a mut Ring>,
 }
 
@@ -104,7 +109,7 @@ impl Block<'_> {
         // SAFETY: the kernel does not write to a block between handing it over and getting it back, which needs the
         // block to be dropped; `filled` is at most the block's length.
         let bytes = unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.filled) };
-        Packets { bytes, at: self.first, left: self.packets }
+        Packets { bytes, at: self.first, left: self.packets, has_vnet: self.has_vnet }
     }
 }
 
@@ -133,6 +138,9 @@ pub struct Packet<'a> {
     pub bytes: &'a [u8],
     /// Original length, link header included; a super-packet that the kernel had not yet segmented may have 64 KB.
     pub original_length: u32,
+    /// Of a super-packet of UDP datagrams that the kernel had not yet divided: bytes of payload of each but the last; 0 of
+    /// other packets. Only TUN devices have it, and from Linux 6.2 on.
+    pub datagram_bytes: u16,
 }
 
 /// Iterates over the packets of a [`Block`].
@@ -141,6 +149,7 @@ pub struct Packets<'a> {
     bytes: &'a [u8],
     at: usize,
     left: u32,
+    has_vnet: bool,
 }
 
 impl<'a> Iterator for Packets<'a> {
@@ -160,15 +169,22 @@ impl<'a> Iterator for Packets<'a> {
         let header = unsafe { rest.as_ptr().cast::<libc::tpacket3_hdr>().read_unaligned() };
         let start = usize::from(header.tp_mac);
         let bytes = rest.get(start..start + header.tp_snaplen as usize)?;
+        let vnet = start.checked_sub(VNET_HEADER_BYTES).filter(|_| self.has_vnet).and_then(|at| rest.get(at..start));
+        let datagram_bytes = match vnet {
+            Some(vnet) if vnet[1] == GSO_UDP => u16::from_ne_bytes([vnet[4], vnet[5]]),
+            _ => 0,
+        };
         match header.tp_next_offset {
             0 => self.left = 0,
             next => self.at += next as usize,
         }
         let nanos = u64::from(header.tp_sec) * 1_000_000_000 + u64::from(header.tp_nsec);
-        Some(Packet { at: Timestamp::from_nanos(nanos), bytes, original_length: header.tp_len })
+        Some(Packet { at: Timestamp::from_nanos(nanos), bytes, original_length: header.tp_len, datagram_bytes })
     }
 }
 
 const VERSION_3: libc::c_int = libc::tpacket_versions::TPACKET_V3 as libc::c_int;
+/// `gso_type` of a vnet header: UDP datagrams (VIRTIO_NET_HDR_GSO_UDP_L4).
+const GSO_UDP: u8 = 5;
 /// Divides every block size; at least the longest header.
 const FRAME: u32 = 2048;

@@ -8,6 +8,7 @@ use sys::capture::{Capture, CaptureSpec, Framing};
 use sys::namespace::NetNamespace;
 use sys::netlink::{Netlink, Route};
 use sys::signal::wait_readable;
+use sys::tun::{LARGEST_PACKET_BYTES, VNET_HEADER_BYTES};
 
 use crate::check::wait_for;
 use crate::network::net_with_tun;
@@ -79,6 +80,76 @@ pub fn capture_of_a_tun_has_no_link_header() {
     let mine = packets.iter().find(|(_, bytes, _)| bytes.ends_with(b"on its way out")).expect("captured");
     assert_eq!((mine.1[0], mine.2), (0x45, 42));
     drop(tun);
+}
+
+/// From Linux 6.2 on the kernel leaves datagrams in one packet, and divides them behind the device.
+pub fn datagrams_that_travel_as_one_packet_are_described_and_divided() {
+    let (net, tun) = net_with_tun();
+    let mut netlink = net.run(Netlink::open).unwrap().unwrap();
+    netlink.add_route(&Route::new("198.18.0.0".parse().unwrap(), 16, "t0")).unwrap();
+    let (mut capture, mut quic, plain) = net
+        .run(|| {
+            let source = Some("198.19.0.1".parse().unwrap());
+            let quic = sys::udp::UdpSocket::connect(source, "198.18.0.1:443".parse().unwrap()).unwrap();
+            (open(&CaptureSpec::new("t0", 65_535)), quic, UdpSocket::bind("198.19.0.1:5000").unwrap())
+        })
+        .unwrap();
+    let content: Vec<u8> = (0..3_500_usize).map(|at| (at ^ at >> 8) as u8).collect();
+    assert_eq!(quic.send(&content, Some(1_000), 0).unwrap(), content.len());
+    let mut frame = vec![0; LARGEST_PACKET_BYTES];
+    let mut frames = Vec::new();
+    let taken = wait_for("the datagrams come out", || {
+        while let Ok(length) = tun.read(&mut frame) {
+            // The device's own IPv6 traffic is not of interest.
+            if frame[VNET_HEADER_BYTES] == 0x45 {
+                frames.push(frame[..length].to_vec());
+            }
+        }
+        let bytes: usize = frames.iter().map(|frame| frame.len() - VNET_HEADER_BYTES - 28).sum();
+        (bytes == content.len()).then_some(frames.len())
+    });
+    // Back to a socket that wants datagrams one by one.
+    for mut frame in frames {
+        let ip = &mut frame[VNET_HEADER_BYTES..];
+        (0..4).for_each(|at| ip.swap(12 + at, 16 + at));
+        ip[20..22].copy_from_slice(&443_u16.to_be_bytes());
+        let old = u16::from_be_bytes([ip[22], ip[23]]);
+        ip[22..24].copy_from_slice(&5_000_u16.to_be_bytes());
+        assert_ne!(old, 5_000);
+        tun.write(&frame).unwrap();
+    }
+    let mut received = Vec::new();
+    plain.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    while received.len() < content.len() {
+        let mut datagram = [0; 2_000];
+        let (length, from) = plain.recv_from(&mut datagram).unwrap();
+        assert!(length == 1_000 || received.len() + length == content.len());
+        assert_eq!(from.port(), 443);
+        received.extend_from_slice(&datagram[..length]);
+    }
+    assert_eq!(received, content);
+    let described = described_of(&mut capture);
+    let bytes: usize = described.iter().map(|(_, length)| *length as usize - 28).sum();
+    assert_eq!(bytes, 2 * content.len(), "{described:?}");
+    let sizes: Vec<u16> = described.iter().map(|(size, _)| *size).collect();
+    assert_eq!(sizes, if taken == 1 { vec![1_000; 2] } else { vec![0; 2 * taken] });
+}
+
+/// Stops the capture; size of datagrams and length of each IPv4 packet.
+fn described_of(capture: &mut Capture) -> Vec<(u16, u32)> {
+    capture.stop().unwrap();
+    let (mut described, mut quiet) = (Vec::new(), 0);
+    wait_for("the capture to be read", || {
+        wait_readable(std::os::fd::AsFd::as_fd(capture), Duration::from_millis(100));
+        quiet += 1;
+        while let Some(block) = capture.next_block() {
+            quiet = 0;
+            let of_v4 = block.packets().filter(|packet| packet.bytes.first() == Some(&0x45));
+            described.extend(of_v4.map(|packet| (packet.datagram_bytes, packet.original_length)));
+        }
+        (quiet == 4).then_some(())
+    });
+    described
 }
 
 pub fn capture_counts_packets_lost_without_a_free_block() {

@@ -42,7 +42,7 @@ const CASES: &[Case] = cases! {
         route_sets_tcp_properties tun_carries_packets network_errors_name_the_cause receive_processing_is_steered tcp_counters_start_with_the_namespace;
     Root: capture:
         capture_sees_loopback_packets_once matching_packets_are_captured_truncated capture_of_a_tun_has_no_link_header capture_counts_packets_lost_without_a_free_block
-        capture_errors_name_the_cause;
+        capture_errors_name_the_cause datagrams_that_travel_as_one_packet_are_described_and_divided;
     Root: control_groups:
         cpu_share_is_limited memory_is_limited usage_includes_dead_processes group_is_removed_on_drop sweep_removes_groups_of_dead_processes_only;
     Root: servers: nginx_in_front nginx_as_a_daemon apache_as_a_daemon;

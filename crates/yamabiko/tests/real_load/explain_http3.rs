@@ -87,6 +87,55 @@ fn explain_names_the_congestion_window_of_caddy_and_a_run_without_its_secrets_ha
 }
 
 #[test]
+fn try_enlarges_the_windows_of_http3_and_keeps_connections_open() {
+    let workspace = Workspace::new();
+    let serving = server(&workspace, "");
+    for (bytes, options, change, most) in [
+        (1_000_000, "-c 1 -n 3 -d 20s --http3-stream-window 64KiB --try", "--http3-stream-window ", 0.5),
+        (1_000, "--close -r 4/s -d 4s --clients 2 --try", "persistent connections", 0.6),
+    ] {
+        let document = explained(&workspace, &serving, bytes, options);
+        let tried = &document["try"]["tried"];
+        let of = |name: &str| tried[name].as_f64().unwrap_or_else(|| panic!("{name}: {}", document["try"]));
+        assert!(tried["change"].as_str().unwrap().starts_with(change), "{tried}");
+        assert!(of("measured_ns") < most * of("before_ns"), "{tried}");
+        let predicted = tried["prediction"]["response_time_ns"].as_f64().unwrap();
+        assert!((predicted / of("measured_ns")).ln().abs() < 0.5, "{tried}");
+    }
+}
+
+/// A returning client's request goes out with its first packet: the handshake takes none of its time.
+#[test]
+fn early_data_of_http3_waits_for_no_handshake() {
+    let workspace = Workspace::new();
+    let serving = server(&workspace, "");
+    let options = "--close -r 10/s -d 4s --warmup 3s --clients 2 --early-data";
+    let document = explained(&workspace, &serving, 1_000, options);
+    let distance = share(&document, "propagation");
+    assert!(distance > 0.85, "{distance}: {}", document["summary"]["sentence"]);
+    assert_eq!(share(&document, "quic_handshake"), 0.0, "{}", document["summary"]["percentiles"][0]);
+}
+
+/// Packets of handshakes are lost as well: what waits for their timers is loss, whatever else the response waited for.
+#[test]
+fn lost_packets_of_http3_handshakes_are_losses() {
+    let workspace = Workspace::new();
+    let serving = server(&workspace, "");
+    let document = explained(&workspace, &serving, 1_000, "--close -r 10/s -d 8s --clients 8 --loss 8%");
+    let groups = document["summary"]["percentiles"].as_array().unwrap();
+    let tail = groups.iter().find(|group| group["percentile"] == 95).unwrap_or_else(|| panic!("{groups:?}"));
+    let response = tail["response_time_ns"].as_f64().unwrap();
+    let of = |names: &[&str]| -> f64 {
+        let shares = tail["shares"].as_array().unwrap().iter();
+        let named = shares.filter(|share| names.iter().any(|name| share["cause"] == *name));
+        named.map(|share| share["time_ns"].as_f64().unwrap()).sum::<f64>() / response
+    };
+    let lost = of(&["retransmission_timeout", "tail_loss", "fast_retransmit"]);
+    assert!(lost > 0.3, "{lost}: {tail}");
+    assert!(of(&["unknown"]) < 0.1, "{tail}");
+}
+
+#[test]
 fn captures_of_http3_are_explained_with_their_key_log() {
     let workspace = Workspace::new();
     let serving = server(&workspace, "");

@@ -13,6 +13,7 @@ use sys::signal::{Interrupts, wait_readable};
 use testbed::snapshot::{self, SnapshotWriter};
 use units::Timestamp;
 use watch::{CapturePoint, Watch};
+use wire::datagrams::divide;
 use wire::link::LinkType;
 
 use super::CaptureEnd;
@@ -177,13 +178,17 @@ fn link_of(capture: &Capture) -> LinkType {
 }
 
 fn analyse_packets(capture: &mut Capture, link: LinkType, device: &str, watch: &mut Watch, sink: &mut Sink<'_>) {
+    let mut scratch = Vec::new();
     while !sink.recorder.as_mut().is_some_and(Recorder::is_full) {
         let Some(block) = capture.next_block() else { return };
         for packet in block.packets() {
-            watch.handle_packet(packet.at, link, packet.bytes, packet.original_length);
-            if let Some(recorder) = &mut sink.recorder {
-                recorder.packet(link, device, packet.at, packet.bytes, packet.original_length);
-            }
+            let recorder = &mut sink.recorder;
+            divide(packet.bytes, packet.original_length, packet.datagram_bytes, &mut scratch, |bytes, length| {
+                watch.handle_packet(packet.at, link, bytes, length);
+                if let Some(recorder) = recorder {
+                    recorder.packet(link, device, packet.at, bytes, length);
+                }
+            });
         }
         drop(block);
         sink.collect(watch);

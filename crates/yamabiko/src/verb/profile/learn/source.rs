@@ -15,6 +15,7 @@ use sys::signal::{Interrupts, wait_readable};
 use units::Timestamp;
 use watch::learn::Learn;
 use watch::{CapturePoint, Summary, Watch, WatchSpec};
+use wire::datagrams::divide;
 use wire::link::LinkType;
 
 use crate::args;
@@ -258,9 +259,12 @@ fn capture_device(
 }
 
 fn analyse_packets(capture: &mut Capture, link: LinkType, feed: &mut Feed<'_>) {
+    let mut scratch = Vec::new();
     while let Some(block) = capture.next_block() {
         for packet in block.packets() {
-            feed.watch.handle_packet(packet.at, link, packet.bytes, packet.original_length);
+            divide(packet.bytes, packet.original_length, packet.datagram_bytes, &mut scratch, |bytes, length| {
+                feed.watch.handle_packet(packet.at, link, bytes, length);
+            });
         }
         drop(block);
         feed.collect();
