@@ -6,8 +6,12 @@
 //!
 //! Nobody starts unless all are ready and have confirmed the start: before it a failure is cheap. After it, the loss of
 //! a shard is noted and its load is missing, unless `--abort-on-lost` is given.
+//!
+//! The leader of a trial of a search goes from collecting to resting: it repeats its state and confirms the ends of late
+//! members until the next trial has a leader of its own ([`SearchLeader`](crate::SearchLeader)).
 
 mod member_state;
+mod own_trial;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -15,10 +19,11 @@ use std::time::Duration;
 use schema::document::ClockOffsets;
 
 use self::member_state::{End, MemberState};
+use self::own_trial::OwnTrial;
 use crate::message::{FromMember, LeaderBody, MemberBody, Outcome, Progress, Stage, ToMembers, text};
 use crate::{
     COLLECT_TIMEOUT, CONFIRM_LEAD, Effect, Identity, LOST_AFTER, Local, Now, Over, READY_TIMEOUT, RECONNECT_TIMEOUT,
-    REPEAT_INTERVAL, START_LEAD, Summary, name,
+    REPEAT_INTERVAL, Summary, name,
 };
 
 /// Shard 0.
@@ -26,6 +31,8 @@ use crate::{
 pub struct Leader {
     identity: Identity,
     abort_on_lost: bool,
+    /// The trial, if the load is one of a search.
+    trial: Option<OwnTrial>,
     phase: Phase,
     stage: Stage,
     began: Duration,
@@ -54,6 +61,8 @@ enum Phase {
     Collecting(Duration),
     /// Until this time the final stage is repeated, for members that missed it.
     Lingering(Duration, Over),
+    /// The trial of a search has ended. Its state is repeated until the next one begins.
+    Resting,
     Over,
 }
 
@@ -73,6 +82,7 @@ impl Leader {
         Leader {
             identity,
             abort_on_lost,
+            trial: None,
             phase: Phase::Gathering,
             stage: Stage::Gathering,
             began: now.monotonic,
@@ -136,9 +146,16 @@ impl Leader {
             // Of two that begin together, one yields.
             Stage::Gathering => message.leader < self.identity.instance,
             Stage::Start { .. } => true,
-            Stage::Aborted { .. } => false,
+            Stage::Aborted { .. } | Stage::Finished { .. } => false,
         };
-        if message.leader != self.identity.instance && self.phase == Phase::Gathering && yields {
+        if message.leader != self.identity.instance && yields {
+            self.yield_session();
+        }
+    }
+
+    /// Leaves the session to another leader, before the start.
+    pub(crate) fn yield_session(&mut self) {
+        if self.phase == Phase::Gathering {
             self.over(Over::NotStarted("the session has another leader (shard 0): choose another session".into()));
         }
     }
@@ -167,7 +184,7 @@ impl Leader {
                 member.end = End::Known(result.err());
                 self.confirm_end(index);
             }
-            Local::Sent(_) => {}
+            Local::Sent(_) | Local::Trial(_) | Local::Prepared(_) | Local::Finish(_) => {}
         }
     }
 
@@ -242,12 +259,29 @@ impl Leader {
                 let (sequence, leader_ns) = (*sequence, now.wall_ns);
                 self.send(LeaderBody::Pong { index, instance, sequence, leader_ns });
             }
-            MemberBody::Ready { clock } => member.ready = Some(*clock),
+            MemberBody::Preparing => {}
+            MemberBody::Ready { clock, prepared } => {
+                let is_other = self.trial.as_ref().is_some_and(|trial| trial.prepared.digest != prepared.digest);
+                member.ready = Some(*clock);
+                // A preparation is shorter than the wait for it.
+                member.preparation = Duration::from_millis(prepared.took_ms).min(READY_TIMEOUT);
+                if is_other && self.phase == Phase::Gathering {
+                    let shard = name(index, self.identity.count);
+                    self.abort(now, &format!(
+                        "the trial of shard {shard} is another than the leader's (by the digest of its keys, seed and \
+                         files): give all shards the same files"
+                    ));
+                }
+            }
             MemberBody::Running { start_ns, progress } => {
                 member.is_confirmed |= start == Some(*start_ns);
                 member.progress = *progress;
             }
             MemberBody::Ended(outcome) => match (&member.end, outcome) {
+                (End::Open, Outcome::Result(_)) if self.phase == Phase::Resting => {
+                    member.end = End::Known(Some("the trial was over".into()));
+                    self.confirm_end(index);
+                }
                 (End::Open, Outcome::Result(ended)) => {
                     member.end = End::Fetching;
                     self.effects.push_back(Effect::Fetch { index, ended: ended.clone() });
@@ -266,13 +300,14 @@ impl Leader {
             },
             MemberBody::Left { why } => {
                 let why = format!("shard {} left: {}", name(index, self.identity.count), text(why));
-                if self.phase == Phase::Gathering {
+                let is_search = self.trial.is_some();
+                if self.phase == Phase::Gathering && !is_search {
                     *member = MemberState::default();
                 } else {
                     member.end = End::Known(Some(why.clone()));
                 }
                 self.note(why.clone());
-                if start.is_some() {
+                if start.is_some() || is_search {
                     self.abort(now, &why);
                 }
             }
@@ -296,7 +331,7 @@ impl Leader {
                     self.abort(now, &format!("no confirmation of the start from {}", sentence(&late)));
                 }
             }
-            Phase::Starting(..) | Phase::Over => {}
+            Phase::Starting(..) | Phase::Resting | Phase::Over => {}
             Phase::Running => self.notice_lost(now),
             &Phase::Collecting(since) => {
                 self.notice_lost(now);
@@ -318,19 +353,26 @@ impl Leader {
     }
 
     fn gather(&mut self, now: Now) {
+        let mut lost = None;
         for (index, member) in (1..).zip(&mut self.members) {
             let is_silent = self.is_connected && now.monotonic.saturating_sub(member.heard) > LOST_AFTER;
             if member.instance.is_some() && is_silent {
                 *member = MemberState::default();
                 let text = format!("shard {} was lost before the start", name(index, self.identity.count));
-                self.effects.push_back(Effect::Note(text));
+                self.effects.push_back(Effect::Note(text.clone()));
+                lost = Some(text);
             }
+        }
+        if let Some(why) = lost.or_else(|| self.not_rejoined(now)).filter(|_| self.trial.is_some()) {
+            self.abort(now, &why);
+            return;
         }
         let waits_for = self.named(|member| member.ready.is_none());
         if waits_for.is_empty() && (self.is_connected || self.members.is_empty()) {
-            let lead_ns = u64::try_from(START_LEAD.as_nanos()).unwrap_or(u64::MAX);
+            let lead = self.start_lead();
+            let lead_ns = u64::try_from(lead.as_nanos()).unwrap_or(u64::MAX);
             let at_ns = now.wall_ns.saturating_add(lead_ns);
-            self.phase = Phase::Starting(at_ns, now.monotonic + START_LEAD);
+            self.phase = Phase::Starting(at_ns, now.monotonic + lead);
             self.stage = Stage::Start { at_ns, abort_on_lost: self.abort_on_lost };
             self.next_repeat = now.monotonic;
             self.effects.push_back(Effect::Start { at_ns });
@@ -363,7 +405,7 @@ impl Leader {
 
     /// Ends the load of all, or keeps it from starting.
     fn abort(&mut self, now: Now, why: &str) {
-        if self.is_aborted || matches!(self.phase, Phase::Lingering(..) | Phase::Over) {
+        if self.is_aborted || matches!(self.phase, Phase::Lingering(..) | Phase::Resting | Phase::Over) {
             return;
         }
         self.is_aborted = true;
@@ -403,6 +445,11 @@ impl Leader {
     }
 
     fn linger(&mut self, now: Now, over: Over) {
+        if self.trial.is_some() {
+            self.phase = Phase::Resting;
+            self.effects.push_back(Effect::Over(over));
+            return;
+        }
         self.phase = Phase::Lingering(now.monotonic + LINGER, over);
     }
 
@@ -424,7 +471,8 @@ impl Leader {
     fn send(&mut self, body: LeaderBody) {
         self.sequence += 1;
         let (leader, sequence) = (self.identity.instance, self.sequence);
-        self.effects.push_back(Effect::ToMembers(ToMembers { leader, sequence, body }));
+        let message = ToMembers { leader, sequence, trial: 0, request: String::new(), body };
+        self.effects.push_back(Effect::ToMembers(message));
     }
 }
 

@@ -221,6 +221,7 @@ impl Simulation {
                 shard.machine.local(now, Local::Fetched { index: from, result: Ok(()) });
             }
             Effect::Over(over) => shard.over = Some((self.now_ms, over)),
+            Effect::Trial { .. } | Effect::TrialOver(_) => unreachable!("the load is not a search"),
             Effect::Summary(summary) => assert_eq!(summary.count as usize, count),
         }
     }

@@ -68,6 +68,33 @@ pub struct StartAt {
 }
 
 impl ShardPlan {
+    /// This shard with a start that shard 0 sets later (`--coordinate`).
+    pub fn coordinated(self) -> Self {
+        ShardPlan { start_at: Some(StartAt::LATER), ..self }
+    }
+
+    /// Number of shards of the load: 1 for a whole one.
+    pub fn count(&self) -> u32 {
+        self.shard.map_or(1, |shard| shard.count)
+    }
+
+    /// Refuses a start in a search for a capacity: each of its trials has a start of its own.
+    ///
+    /// # Errors
+    /// One sentence: what to write instead.
+    pub(crate) fn check_of_search(&self) -> Result<(), String> {
+        match self.start_at {
+            Some(at) if at != StartAt::LATER => Err(format!(
+                "start_at = {at} (--start-at) is the start of one run, and a search for a capacity ([capacity]) makes \
+                 many: leave it out, and give --coordinate, by which shard 0 starts each trial"
+            )),
+            None if self.shard.is_some() => Err(
+                "[shard] with [capacity]: the trials of the shards are started by shard 0: give --coordinate".into(),
+            ),
+            _ => Ok(()),
+        }
+    }
+
     /// Whether nothing is set.
     pub fn is_unset(&self) -> bool {
         *self == ShardPlan::default()
@@ -129,8 +156,10 @@ impl ShardPlan {
                  expected at least {count}"
             ));
         }
-        // Connection k of a closed loop is of client k modulo clients, and of shard k modulo count.
-        if !load.is_open() && clients % count != 0 {
+        // Connection k of a closed loop is of client k modulo clients, and of shard k modulo count. Without a second
+        // connection a client is on one machine.
+        let is_shared = load.connections.is_none_or(|connections| connections > clients);
+        if !load.is_open() && is_shared && clients % count != 0 {
             return Err(format!(
                 "clients = {clients} (--clients): expected a multiple of the {count} shards, so that the connections of a \
                  client, whose path is on one machine, are those of one shard"
@@ -171,6 +200,9 @@ impl FromStr for ShardOf {
 }
 
 impl StartAt {
+    /// A start that is not known yet: one beyond all that can be.
+    pub const LATER: StartAt = StartAt { unix_ns: u64::MAX };
+
     /// The time in nanoseconds since 1970.
     pub const fn of_unix_ns(unix_ns: u64) -> Self {
         StartAt { unix_ns }

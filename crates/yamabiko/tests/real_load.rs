@@ -9,6 +9,7 @@ mod real_load {
     mod against_http2;
     mod against_http3;
     mod bench;
+    mod capacity_shards;
     mod coordination;
     mod coordination_transport;
     mod dynamic;

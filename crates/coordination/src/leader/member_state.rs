@@ -16,6 +16,8 @@ pub(super) struct MemberState {
     pub heard: Duration,
     /// Offset of its clock, once it is ready.
     pub ready: Option<ClockOffset>,
+    /// Time that it took to prepare the trial of a search.
+    pub preparation: Duration,
     /// Whether it has the start.
     pub is_confirmed: bool,
     /// Its counts so far.

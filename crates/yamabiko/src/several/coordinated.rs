@@ -14,6 +14,10 @@
 //! start and end of the load.
 
 mod process;
+#[cfg(feature = "experiments")]
+pub mod search;
+#[cfg(feature = "experiments")]
+mod search_member;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -65,6 +69,7 @@ pub fn execute_plan(plan: &Plan, options: &ExecutionOptions<'_>, (url, abort_on_
         count: shard.count,
         plan_digest: part.plan_digest,
         version: part.version,
+        is_search: false,
         abort_on_lost,
         prints_progress: shard.index == 0 && !options.json,
         archives: archives.path().display().to_string(),
@@ -141,7 +146,8 @@ impl Collected {
             FromCoordinator::NotStarted(why) | FromCoordinator::Abort(why) => {
                 self.aborted.get_or_insert(why);
             }
-            FromCoordinator::Start(_) => {}
+            FromCoordinator::Finished(why) if !why.is_empty() => self.missing.push(why),
+            FromCoordinator::Start(_) | FromCoordinator::Trial { .. } | FromCoordinator::Finished(_) => {}
         }
     }
 }
