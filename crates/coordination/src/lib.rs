@@ -32,9 +32,9 @@ use schema::document::ClockOffsets;
 pub use self::address::Address;
 pub use self::leader::Leader;
 pub use self::member::Member;
+use self::message::{Ended, FromMember, Prepared, Progress, ToMembers};
 pub use self::search_leader::SearchLeader;
 pub use self::search_member::SearchMember;
-use self::message::{Ended, FromMember, Prepared, Progress, ToMembers};
 
 /// What identifies a shard and its load.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -236,10 +236,13 @@ impl Simulation {
             if shard.prepared_at_ms.is_some_and(|at| self.now_ms >= at) {
                 shard.prepared_at_ms = None;
                 let is_other = faults.other_file.is_some_and(|(at, from)| at == index && trial.number >= from);
-                shard.machine.local(now, match faults.cannot == Some((index, trial.number)) {
-                    true => Local::Failed("too few descriptors".into()),
-                    false => Local::Prepared(prepared(trial.number, is_other)),
-                });
+                shard.machine.local(
+                    now,
+                    match faults.cannot == Some((index, trial.number)) {
+                        true => Local::Failed("too few descriptors".into()),
+                        false => Local::Prepared(prepared(trial.number, is_other)),
+                    },
+                );
             }
             if trial.start_ns.is_some_and(|at| at <= now.wall_ns) && shard.ends_at_ms.is_none() && !trial.ran {
                 shard.ends_at_ms = Some(self.now_ms + LOAD_MS);
@@ -256,10 +259,13 @@ impl Simulation {
                     interrupted: trial.is_aborted,
                     ..Ended::default()
                 };
-                shard.machine.local(now, match faults.fails == Some((index, trial.number)) {
-                    true => Local::Failed("connect: no ports left".into()),
-                    false => Local::Ended(ended),
-                });
+                shard.machine.local(
+                    now,
+                    match faults.fails == Some((index, trial.number)) {
+                        true => Local::Failed("connect: no ports left".into()),
+                        false => Local::Ended(ended),
+                    },
+                );
             }
             if shard.ends_at_ms.is_some() {
                 shard.machine.local(now, Local::Progress(Progress { offered: self.now_ms, ..Progress::default() }));
@@ -471,8 +477,7 @@ fn a_server_that_restarts_in_a_trial_or_between_two_loses_no_trial() {
 #[test]
 fn a_server_that_stays_away_ends_the_search_of_all() {
     for at in [(2, 500), (3, -1)] {
-        let done =
-            Simulation::new(3, 1, Faults { outage: Some((at, END_MS)), ..Faults::default() }).run();
+        let done = Simulation::new(3, 1, Faults { outage: Some((at, END_MS)), ..Faults::default() }).run();
         done.assert_consistent(&format!("{at:?}"));
         assert!(done.shards[0].trials.last().unwrap().over != Some(Over::Complete), "{at:?}");
         for index in [1, 2] {
@@ -559,9 +564,10 @@ fn of_two_leaders_in_one_session_the_later_one_yields() {
     old.receive_foreign(&by_new);
     new.receive_foreign(&by_old);
     assert!(!std::iter::from_fn(|| old.effect()).any(|effect| matches!(effect, Effect::TrialOver(_))));
-    assert!(std::iter::from_fn(|| new.effect()).any(
-        |effect| matches!(effect, Effect::TrialOver(Over::NotStarted(why)) if why.contains("another leader"))
-    ));
+    assert!(
+        std::iter::from_fn(|| new.effect())
+            .any(|effect| matches!(effect, Effect::TrialOver(Over::NotStarted(why)) if why.contains("another leader")))
+    );
 }
 
 #[test]

@@ -88,9 +88,10 @@ impl ShardPlan {
                 "start_at = {at} (--start-at) is the start of one run, and a search for a capacity ([capacity]) makes \
                  many: leave it out, and give --coordinate, by which shard 0 starts each trial"
             )),
-            None if self.shard.is_some() => Err(
-                "[shard] with [capacity]: the trials of the shards are started by shard 0: give --coordinate".into(),
-            ),
+            None if self.shard.is_some() => {
+                Err("[shard] with [capacity]: the trials of the shards are started by shard 0: give --coordinate"
+                    .into())
+            }
             _ => Ok(()),
         }
     }

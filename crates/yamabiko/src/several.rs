@@ -2,7 +2,7 @@
 //! ([`coordinated`]), or that this machine starts by ssh ([`hosts`]).
 
 #[cfg(feature = "coordination")]
-pub mod coordinated;
+mod coordinated;
 mod hosts;
 
 use std::path::PathBuf;
@@ -13,6 +13,8 @@ use plan::{CoordinationOptions, Plan};
 use store::RunStore;
 use store::archive::{self, Import};
 
+#[cfg(all(feature = "experiments", feature = "coordination"))]
+pub use self::coordinated::search::execute_plan as search_together;
 use crate::exit::Exit;
 use crate::terminal::print_message;
 use crate::verb::bench::{self, ExecutionOptions};
@@ -38,6 +40,20 @@ pub fn execute_plan(plan: &Plan, options: &ExecutionOptions<'_>, machines: &Coor
         #[cfg(not(feature = "coordination"))]
         Some(_) => anyhow::bail!(crate::left_out::missing("--coordinate", "coordination")),
     }
+}
+
+/// A search whose trials are made by several machines.
+///
+/// # Errors
+/// Always: it needs a feature.
+#[cfg(all(feature = "experiments", not(feature = "coordination")))]
+pub fn search_together(
+    _plan: &Plan,
+    _options: &ExecutionOptions<'_>,
+    _url: &str,
+    _lead: impl FnOnce(&mut dyn capacity::search::trial_run::TrialMachines) -> Result<Exit>,
+) -> Result<Exit> {
+    anyhow::bail!(crate::left_out::missing("--coordinate", "coordination"))
 }
 
 /// The plan with the hosts that the user states to own.

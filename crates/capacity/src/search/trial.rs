@@ -102,13 +102,7 @@ pub struct TrialEvidence<'a> {
 }
 
 /// Figures, verdict and findings of a trial.
-pub fn part(
-    run: &TrialRun,
-    request: &TrialRequest,
-    lost: Option<&ObjectiveLost>,
-    plan: &Plan,
-    slo: &Slo,
-) -> TrialPart {
+pub fn part(run: &TrialRun, request: &TrialRequest, lost: Option<&ObjectiveLost>, plan: &Plan, slo: &Slo) -> TrialPart {
     let document = &run.document;
     let levels: Vec<f64> = run.spans.iter().map(|span| span.in_flight_mean + span.backlog_mean).collect();
     let growth = growth_of(request, &levels);

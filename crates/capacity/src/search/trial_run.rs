@@ -136,11 +136,8 @@ pub trait TrialMachines {
     ///
     /// # Errors
     /// The trial cannot be made; the search ends.
-    fn run(
-        &mut self,
-        trial: PlannedTrial<'_>,
-        guard: &mut ObjectiveGuard,
-    ) -> Result<Option<TrialRun>, ExperimentError>;
+    fn run(&mut self, trial: PlannedTrial<'_>, guard: &mut ObjectiveGuard)
+    -> Result<Option<TrialRun>, ExperimentError>;
 
     /// Whether the user interrupted the search.
     fn is_interrupted(&self, interrupts: &Interrupts) -> bool {
@@ -217,7 +214,8 @@ mod tests {
 
     #[test]
     fn every_machine_makes_the_same_plan_of_a_variant_and_only_at_the_distances_of_the_search() {
-        let text = "slo = \"p99 < 200ms\"\n[load]\nurl = \"http://192.0.2.1/\"\n[capacity]\neach = [\"lan\", \"rtt:48ms\"]\n";
+        let text =
+            "slo = \"p99 < 200ms\"\n[load]\nurl = \"http://192.0.2.1/\"\n[capacity]\neach = [\"lan\", \"rtt:48ms\"]\n";
         let plan = Plan::from_toml(text, "plan").unwrap();
         let read = TrialVariant::from_text(&variant().to_text().unwrap()).unwrap();
         let [here, there] = [&variant(), &read].map(|variant| variant.plan(&plan, Path::new("/bin/yamabiko")).unwrap());

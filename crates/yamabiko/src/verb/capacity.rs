@@ -87,12 +87,7 @@ pub fn execute_plan(
     }
     search::check(plan)?;
     let Some(url) = &machines.coordinate else { return lead(plan, resume, options, html, &mut ThisMachine) };
-    #[cfg(feature = "coordination")]
-    return several::coordinated::search::execute_plan(plan, options, url, |machines| {
-        lead(plan, resume, options, html, machines)
-    });
-    #[cfg(not(feature = "coordination"))]
-    anyhow::bail!("{}: {url}", crate::left_out::missing("--coordinate", "coordination"));
+    several::search_together(plan, options, url, |machines| lead(plan, resume, options, html, machines))
 }
 
 /// Runs the search, whose trials `machines` make, and prints its result.
@@ -122,7 +117,8 @@ fn lead(
         ));
     }
     let unit = plan.capacity.as_ref().map_or("1/s", |capacity| capacity.find.unit());
-    let mut progress = Progress { quiet: options.json, unit, noted: false };
+    let is_part = plan.shard.shard.is_some();
+    let mut progress = Progress { quiet: options.json, is_part, unit, noted: false };
     let mut result_of_search = search::run(
         plan,
         &CapacityOptions { order, resume },
@@ -167,6 +163,8 @@ fn clear_run_ids(document: &mut CapacityDocument) {
 /// Progress on stderr.
 struct Progress {
     quiet: bool,
+    /// Whether a run on this machine is one of several parts: progress of all is printed by the coordination.
+    is_part: bool,
     /// Unit of the loads.
     unit: &'static str,
     /// Whether the notes of a run were printed, with the first trial.
@@ -176,7 +174,7 @@ struct Progress {
 impl Stage for Progress {
     fn begin(&mut self, what: &str) -> Box<dyn Observer> {
         let notes = !std::mem::replace(&mut self.noted, true);
-        Box::new(Trial { display: Display::new(what, self.quiet), notes })
+        Box::new(Trial { display: Display::new(what, self.quiet || self.is_part), notes })
     }
 
     fn trial(&mut self, trial: &TrialPart, so_far: &SearchProgress) {

@@ -269,7 +269,7 @@ fn a_shard_with_another_objective_or_another_file_is_refused_by_name_and_nothing
             let file = workspace.file(&format!("body{index}"));
             fs::write(&file, if index == 1 { "other" } else { "same" }).unwrap();
             let body = format!("@{}", file.display());
-            let options = [SEARCH, &["-X", "POST", "--body", &body]].concat();
+            let options = [SEARCH, &["-m", "POST", "--body", &body]].concat();
             start(&workspace, &lan, index, Volume::Shared, &url, &options)
         })
         .collect();

@@ -61,7 +61,8 @@ impl Coordinator {
         let mut child = command.spawn().context("starting the coordination")?;
         let output = BufReader::new(child.stdout.take().context("the coordination's output")?);
         let input = child.stdin.take();
-        let mut coordinator = Coordinator { input, child, output, collected: Collected::default(), aborts: 0, has_start: false };
+        let mut coordinator =
+            Coordinator { input, child, output, collected: Collected::default(), aborts: 0, has_start: false };
         coordinator.send(&ToCoordinator::Hello(Box::new(hello)));
         Ok(coordinator)
     }

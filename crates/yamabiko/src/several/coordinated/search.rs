@@ -224,7 +224,7 @@ pub(super) struct EndsTogether<'a> {
 
 impl Observer for EndsTogether<'_> {
     fn inner(&mut self) -> Option<&mut dyn Observer> {
-        Some(self.guard)
+        Some(&mut *self.guard)
     }
 
     /// The folder of a part is removed after the trial.

@@ -119,9 +119,10 @@ impl SearchShard<'_> {
 /// A trial of this shard on one line.
 fn line(outcome: &Outcome, what: &str) -> String {
     let document = &outcome.document;
-    let (offered, completed, failed) = document.load.as_ref().map_or((0, 0, 0), |load| {
-        (load.offered_requests, load.completed, load.failed.values().sum::<u64>())
-    });
+    let (offered, completed, failed) = document
+        .load
+        .as_ref()
+        .map_or((0, 0, 0), |load| (load.offered_requests, load.completed, load.failed.values().sum::<u64>()));
     let interrupted = if document.run.interrupted { ", interrupted" } else { "" };
     format!("{what}; this shard offered {offered} requests, {completed} completed, {failed} failed{interrupted}")
 }
