@@ -42,7 +42,11 @@ struct Bench {
 
 /// All benches.
 const BENCHES: &[Bench] = &[
-    Bench { name: "load", about: "requests per second of one client core, compared with wrk", run: load::run },
+    Bench {
+        name: "load",
+        about: "requests per second of one client core, compared with wrk, h2load and oha [--only PART]",
+        run: load::run,
+    },
     Bench {
         name: "connections",
         about: "100,000 concurrent connections through the path, from several processes",
@@ -66,7 +70,7 @@ const BENCHES: &[Bench] = &[
     Bench { name: "replay", about: "a log of a million requests at its own times", run: replay::run },
     Bench {
         name: "serve",
-        about: "requests per second of one server core, compared with nginx, Apache and an upper bound",
+        about: "requests per second of one server core, compared with nginx, Apache, Caddy and an upper bound [--only PART]",
         run: serve::run,
     },
     Bench { name: "attack", about: "what attacks on a server do to its other clients", run: attack::run },
@@ -130,6 +134,8 @@ pub fn command(words: &[&str]) -> Result<()> {
     match words {
         // `package` reads cargo's metadata as JSON, which needs dependencies of the benches.
         ["package", options @ ..] => crate::package::run(crate::root(), options),
+        ["bench", "load", options @ ..] => load::run_with(options),
+        ["bench", "serve", options @ ..] => serve::run_with(options),
         ["bench", "tap", options @ ..] => tap::run_with(options),
         ["bench", "emulators", options @ ..] => emulators::run_with(options),
         ["bench", "explain", options @ ..] => explain::run_with(options),

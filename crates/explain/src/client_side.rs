@@ -31,7 +31,8 @@ impl Sender<'_> {
                     Label::new(Cause::Reordering, Confidence::Likely, Rule::FilledEarly)
                 }
                 waited if waited <= fast => Label::new(Cause::FastRetransmit, Confidence::Likely, Rule::FilledLate),
-                waited if waited >= LEAST_TIMEOUT_NS => {
+                // QUIC's probe timer has no least time.
+                waited if waited >= LEAST_TIMEOUT_NS && self.view.quic.is_none() => {
                     Label::new(Cause::RetransmissionTimeout, Confidence::Likely, Rule::FilledLate)
                 }
                 // Too late for a fast retransmit, too early for the timer: perhaps a packet that was very late.
@@ -53,7 +54,7 @@ impl Sender<'_> {
         if spacing.constant && gap <= serialisation + serialisation / 3 {
             let sure = if spacing.agreeing >= MANY_PAIRS { Confidence::Likely } else { Confidence::Weak };
             timeline.push(step.at, Label::new(Cause::BottleneckRate, sure, Rule::Spacing).at_most(best));
-        } else if let Some((until, label)) = self.http2_block(from, step) {
+        } else if let Some((until, label)) = self.stream_window_block(from, step) {
             timeline.push(until.saturating_add(shift).min(step.at), label.at_most(Confidence::Likely));
             timeline.push(step.at, Label::unknown(Rule::Ambiguous));
         } else if let Some((until, label)) = self.receive_window_block(&hold) {

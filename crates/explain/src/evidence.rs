@@ -3,9 +3,13 @@
 //! All times are on one clock, that of [`units::Timestamp`], also those of packets at the other end: the two ends are
 //! on one machine, or their clocks were aligned before. Sequence numbers are those of the wire; the core unwraps them.
 
+use std::sync::Arc;
+
 use schema::Direction;
 use units::Timestamp;
 use wire::tcp::flags;
+
+use crate::quic::QuicResponse;
 
 /// Everything that is known of one response and its connection.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -27,6 +31,8 @@ pub struct Evidence {
     pub server_tcp: Option<Vec<TcpSample>>,
     /// HTTP/2 flow control as the client's HTTP machine kept it.
     pub http2: Option<Http2Windows>,
+    /// The response over QUIC, in place of TCP's packets and spans; see [`crate::QuicConnections`].
+    pub quic: Option<Arc<QuicResponse>>,
     /// Times in which the server's processes could not run.
     pub server_cpu: Option<Vec<CpuInterval>>,
     /// Protocol of the connection, if known: without it a pause might be a flow-control window of HTTP/2.
@@ -208,6 +214,8 @@ pub enum Protocol {
     Http1,
     /// HTTP/2: streams with flow-control windows.
     Http2,
+    /// HTTP/3: independent streams of QUIC.
+    Http3,
 }
 
 /// Bytes of one direction's stream.

@@ -17,8 +17,9 @@ pub struct Facts {
     pub initial_window: Option<u32>,
     /// Largest window that the client advertised, bytes.
     pub receive_window: Option<u64>,
-    /// HTTP/2 window at the response's start, of stream or connection, whichever is smaller, bytes.
-    pub http2_window: Option<u64>,
+    /// Flow-control window of HTTP/2 at the response's start, of QUIC at the connection's, of stream or connection,
+    /// whichever is smaller, bytes.
+    pub stream_window: Option<u64>,
     /// Rate of the bottleneck by the path's record, bit/s.
     pub bottleneck_bit_per_s: Option<u64>,
     /// Most bytes of the response that were in flight.
@@ -27,25 +28,27 @@ pub struct Facts {
 
 impl Facts {
     pub(crate) fn of(evidence: &Evidence, view: Option<&View>, request_arrived: Option<u64>) -> Facts {
-        let http2_window = evidence
+        let http2 = evidence
             .http2
             .as_ref()
             .map(|windows| windows.stream_window.min(windows.connection_size.unwrap_or(windows.connection_window)));
+        let stream_window = http2.or(evidence.quic.as_ref().and_then(|quic| quic.initial_window()));
         let Some(view) = view else {
-            return Facts { rtt_ns: evidence.configured_rtt_ns, http2_window, ..Facts::default() };
+            return Facts { rtt_ns: evidence.configured_rtt_ns, stream_window, ..Facts::default() };
         };
         let bytes = Bytes::of(evidence, view, request_arrived).map(|bytes| bytes.whole);
         let segment = (!view.down.is_empty()).then(|| view.segment());
         let rates = view.down.iter().filter_map(|sent| {
             let (parts, _) = sent.path?;
-            let bits = (sent.end - sent.first).saturating_add(HEADER_BYTES).saturating_mul(8);
+            let tcp_bytes = || (sent.end - sent.first).saturating_add(HEADER_BYTES);
+            let bits = sent.quic.map_or_else(tcp_bytes, |quic| quic.wire_bytes).saturating_mul(8);
             bits.saturating_mul(1_000_000_000).checked_div(parts.serialisation)
         });
         let mut facts = Facts {
             response_bytes: bytes.as_ref().map(|bytes| bytes.end - bytes.start),
             rtt_ns: view.delay.map(|_| view.rtt()),
             segment_bytes: segment.map(|segment| segment as u32),
-            http2_window,
+            stream_window,
             bottleneck_bit_per_s: rates.min(),
             ..Facts::default()
         };

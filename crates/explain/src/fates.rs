@@ -13,7 +13,7 @@ use schema::Direction;
 use units::Timestamp;
 
 use crate::evidence::{Packet, PathRecord};
-use crate::view::{ByteIndex, Unwrapper};
+use crate::view::{ByteIndex, Parts, Unwrapper};
 
 /// One direction of a client's path, as configured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -154,39 +154,19 @@ impl Way<'_> {
         (took, overtaken): (u64, bool),
         before: (u64, u64),
     ) -> PathRecord {
-        let LinkFacts { delay_ns, jitter_ns, bit_per_s, shared_bit_per_s, reorders } = *self.link;
         let bits = (u64::from(length) + HEADER_BYTES) * 8;
-        let time_at = |rate: Option<u64>| rate.map_or(0, |rate| bits.saturating_mul(1_000_000_000) / rate.max(1));
-        let mut rest = took.saturating_sub(delay_ns);
-        let mut propagation_ns = took - rest;
-        let mut take = |most: u64| {
-            let part = rest.min(most);
-            rest -= part;
-            part
-        };
-        let serialisation_ns = take(time_at(bit_per_s).saturating_add(time_at(shared_bit_per_s)));
-        // A later delay within the jitter may be a queue too, but a link with a rate and jitter does not tell which.
-        propagation_ns += take(jitter_ns);
-        let reordering_ns = if reorders && overtaken { take(u64::MAX) } else { 0 };
-        let own_queue = match (bit_per_s, shared_bit_per_s) {
-            (None, _) => 0,
-            (Some(_), None) => u64::MAX,
-            // Behind the packet before, if both waited as long in the shared queue.
-            (Some(_), Some(_)) => before.0.saturating_sub(entry.at.as_nanos()).saturating_sub(before.1),
-        };
-        let queue_ns = take(own_queue);
-        let shared_queue_ns = if shared_bit_per_s.is_some() { take(u64::MAX) } else { 0 };
+        let parts = divide(self.link, entry.at.as_nanos(), (took, overtaken), bits, before);
         PathRecord {
             entered_at: entry.at,
             direction: self.direction,
             sequence,
             acknowledgement: entry.acknowledgement,
             length,
-            queue_ns,
-            shared_queue_ns,
-            serialisation_ns,
-            propagation_ns: propagation_ns + rest.min(TOLERANCE_NS.max(delay_ns / TIMING_ERROR_SHARE_DIVISOR)),
-            reordering_ns,
+            queue_ns: parts.queue,
+            shared_queue_ns: parts.shared_queue,
+            serialisation_ns: parts.serialisation,
+            propagation_ns: parts.propagation,
+            reordering_ns: parts.reordering,
             dropped: false,
         }
     }
@@ -229,6 +209,45 @@ impl Way<'_> {
             }
         }
     }
+}
+
+/// Largest timing error of the path, in nanoseconds, that counts as propagation of this length.
+pub(crate) fn timing_error(delay_ns: u64) -> u64 {
+    TOLERANCE_NS.max(delay_ns / TIMING_ERROR_SHARE_DIVISOR)
+}
+
+/// What a link did with a packet of `bits` bits that entered it at `entered`, `took` nanoseconds of it, and that later
+/// packets overtook or not. `before`: when the packet before left the client's own link, and its wait in shared queues.
+pub(crate) fn divide(
+    link: &LinkFacts,
+    entered: u64,
+    (took, overtaken): (u64, bool),
+    bits: u64,
+    before: (u64, u64),
+) -> Parts {
+    let LinkFacts { delay_ns, jitter_ns, bit_per_s, shared_bit_per_s, reorders } = *link;
+    let time_at = |rate: Option<u64>| rate.map_or(0, |rate| bits.saturating_mul(1_000_000_000) / rate.max(1));
+    let mut rest = took.saturating_sub(delay_ns);
+    let mut propagation = took - rest;
+    let mut take = |most: u64| {
+        let part = rest.min(most);
+        rest -= part;
+        part
+    };
+    let serialisation = take(time_at(bit_per_s).saturating_add(time_at(shared_bit_per_s)));
+    // A later delay within the jitter may be a queue too, but a link with a rate and jitter does not tell which.
+    propagation += take(jitter_ns);
+    let reordering = if reorders && overtaken { take(u64::MAX) } else { 0 };
+    let own_queue = match (bit_per_s, shared_bit_per_s) {
+        (None, _) => 0,
+        (Some(_), None) => u64::MAX,
+        // Behind the packet before, if both waited as long in the shared queue.
+        (Some(_), Some(_)) => before.0.saturating_sub(entered).saturating_sub(before.1),
+    };
+    let queue = take(own_queue);
+    let shared_queue = if shared_bit_per_s.is_some() { take(u64::MAX) } else { 0 };
+    propagation += rest.min(timing_error(delay_ns));
+    Parts { queue, shared_queue, serialisation, propagation, reordering }
 }
 
 fn key(packet: &Packet) -> Key {

@@ -63,6 +63,7 @@ impl<'a> Sender<'a> {
             let left = bytes.end.saturating_sub(view.sent_end[before]);
             at.saturating_add(slow_start_rounds(left, peak[before]).saturating_mul(view.rtt()))
         });
+        let longest_reaction = if view.quic.is_some() { MAX_QUIC_REACTION_NS } else { MAX_REACTION_NS };
         Sender {
             evidence,
             view,
@@ -72,14 +73,14 @@ impl<'a> Sender<'a> {
             reduced_from,
             spurious_at,
             segment: view.segment(),
-            reaction: (view.rtt() / 8).clamp(MIN_REACTION_NS, MAX_REACTION_NS),
+            reaction: (view.rtt() / 8).clamp(MIN_REACTION_NS, longest_reaction),
         }
     }
 
     /// Divides a hold: ends of the parts, at the server, with their labels.
     pub(crate) fn pieces(&self, hold: &Hold, step: &Step, cpu: &[Overlay]) -> Vec<(u64, Label)> {
         let mut line = Timeline::new(hold.from, hold.until);
-        let stream = self.http2_block(hold.from, step);
+        let stream = self.stream_window_block(hold.from, step);
         let window = self.receive_window_block(hold);
         let blocked = match (stream, window) {
             (Some(stream), Some(window)) => Some(if window.0 > stream.0 { window } else { stream }),
@@ -99,9 +100,12 @@ impl<'a> Sender<'a> {
         line.finish().iter().map(|part| (part.to_ns, label(part))).collect()
     }
 
-    /// Until when an HTTP/2 window held back the bytes of `step`, if one did at the server's time `from`.
-    pub(crate) fn http2_block(&self, from: u64, step: &Step) -> Option<(u64, Label)> {
-        self.grants.as_ref()?.block(from, step.at)
+    /// Until when a window of HTTP/2 or QUIC held back the bytes of `step`, if one did at the server's time `from`.
+    pub(crate) fn stream_window_block(&self, from: u64, step: &Step) -> Option<(u64, Label)> {
+        match &self.view.quic {
+            Some(quic) => quic.block(from, step.from),
+            None => self.grants.as_ref()?.block(from, step.at),
+        }
     }
 
     /// Whether an ACK that reports a hole arrived just before `at`.
@@ -163,6 +167,9 @@ impl<'a> Sender<'a> {
         }
         if self.grows(hold.until) {
             return Label::new(Cause::CongestionWindow, Confidence::Likely, Rule::AckReleasedGrowth).at_most(best);
+        }
+        if self.view.quic.is_some() && self.may_be_full(hold) {
+            return Label::new(Cause::CongestionWindow, Confidence::Weak, Rule::AckReleased);
         }
         Label::unknown(Rule::Ambiguous)
     }
@@ -248,6 +255,16 @@ impl<'a> Sender<'a> {
         is_growth(before, peak_before(next)) || (is_last && is_growth(earlier, before))
     }
 
+    /// Whether about as much was in flight before the hold's end as ever before: a window that no loss has reduced was
+    /// not full with less.
+    fn may_be_full(&self, hold: &Hold) -> bool {
+        let before = self.view.down.partition_point(|sent| sent.at < hold.until);
+        let Some(last) = before.checked_sub(1) else { return false };
+        let acked = self.view.up.acked_at(hold.until.saturating_sub(self.reaction)).unwrap_or(0);
+        let in_flight = self.view.sent_end[last].saturating_sub(acked);
+        in_flight.saturating_mul(4) >= self.peak[last].saturating_mul(3)
+    }
+
     /// The label of a hold that ended without an ACK.
     fn pause(&self, hold: &Hold) -> Label {
         let up = &self.view.up;
@@ -264,7 +281,10 @@ impl<'a> Sender<'a> {
         if self.has_unsent_bytes(hold, after) == Some(true) {
             return Label::new(Cause::Pacing, Confidence::Likely, Rule::UnsentBytes);
         }
-        let sure = self.evidence.protocol == Some(Protocol::Http1) || self.grants.is_some();
+        // QUIC's windows are stated, but its congestion control is not, which holds back nothing without packets in flight.
+        let is_idle = || self.view.sent_before(hold.until) <= self.view.up.acked_at(hold.until);
+        let is_stated = self.view.quic.is_some() && is_idle();
+        let sure = self.evidence.protocol == Some(Protocol::Http1) || self.grants.is_some() || is_stated;
         let confidence = if sure && self.view.departures_seen { Confidence::Certain } else { Confidence::Likely };
         Label::new(Cause::ServerPause, confidence, Rule::NoAckReleased)
     }
@@ -286,13 +306,16 @@ impl<'a> Sender<'a> {
             return is_paced.then(|| Label::new(Cause::Pacing, Confidence::Certain, Rule::PacingRate));
         }
         let segment = self.segment.max(1);
-        let is_full = length >= segment && length.is_multiple_of(segment);
+        let is_full = match before.quic {
+            Some(quic) => quic.is_full,
+            None => length >= segment && length.is_multiple_of(segment),
+        };
         is_full.then(|| Label::new(Cause::Pacing, Confidence::Likely, Rule::FullPackets))
     }
 
     /// Whether there may be windows of HTTP/2 that no input shows.
     fn has_unseen_windows(&self) -> bool {
-        self.grants.is_none() && self.evidence.protocol != Some(Protocol::Http1)
+        self.grants.is_none() && self.view.quic.is_none() && self.evidence.protocol != Some(Protocol::Http1)
     }
 
     /// Whether the client sent payload that arrived just before `at`, as a WINDOW_UPDATE does.
@@ -329,6 +352,8 @@ impl<'a> Sender<'a> {
 /// Shortest and longest time in which a sender reacts to an ACK, nanoseconds: between them an eighth of the round trip.
 const MIN_REACTION_NS: u64 = 50_000;
 const MAX_REACTION_NS: u64 = 1_000_000;
+/// The same of QUIC, where a process and not the kernel reacts.
+const MAX_QUIC_REACTION_NS: u64 = 3_000_000;
 
 /// Round trips in which slow start sends `left` more bytes after a flight of `in_flight`.
 fn slow_start_rounds(left: u64, in_flight: u64) -> u64 {
@@ -368,6 +393,9 @@ fn sent_again(view: &View) -> (Option<u64>, Option<u64>) {
         let before = view.index.holding(sent.first).into_iter().rfind(|other| *other < place);
         let Some(before) = before.map(|other| view.down[other]) else { continue };
         let arrived = match before.path {
+            _ if before.quic.is_some_and(|quic| quic.arrived.is_some() || quic.is_lost) => {
+                before.quic.is_some_and(|quic| quic.arrived.is_some())
+            }
             Some((_, dropped)) => !dropped,
             None if !view.arrivals_seen => false,
             None => view.arrival_index.holding(sent.first).len() >= view.index.holding(sent.first).len(),

@@ -59,6 +59,7 @@ mod facts;
 mod fates;
 mod hold;
 mod http2;
+mod quic;
 mod request;
 mod response;
 mod run;
@@ -80,6 +81,7 @@ pub use evidence::{
 pub use explanation::{Dominant, Explanation, Share, explain};
 pub use facts::Facts;
 pub use fates::{ClientLinks, LinkFacts};
+pub use quic::{QuicCapture, QuicConnections, QuicResponse, quic_evidence};
 pub use run::{Frames, RunInputs, RunJoin, TcpSamples};
 pub use schema::share::{Cause, Confidence, Limit, Rule};
 pub use sequence::{TimeSequence, time_sequence};

@@ -2,7 +2,7 @@
 
 use schema::Direction;
 
-use crate::evidence::{CpuWait, Evidence};
+use crate::evidence::{CpuWait, Evidence, Protocol};
 use crate::timeline::{Label, Overlay, Timeline};
 use crate::view::{Parts, View};
 use schema::share::{Cause, Confidence, Rule};
@@ -19,12 +19,17 @@ pub(crate) fn divide(timeline: &mut Timeline, evidence: &Evidence, view: Option<
     }
     let overlays = path_overlays(evidence, view);
     let confidence = match view {
-        _ if evidence.path.is_some() => Confidence::Certain,
+        _ if evidence.path.is_some() || evidence.quic.as_ref().is_some_and(|quic| quic.has_path) => Confidence::Certain,
         Some(view) if view.is_grounded() => Confidence::Likely,
         _ => Confidence::Weak,
     };
     let handshake = |cause| Label::new(cause, confidence, Rule::LoadRecord);
-    if let Some(connected) = load.connected_at {
+    if evidence.protocol == Some(Protocol::Http3) {
+        let secured = load.secured_at.max(load.connected_at).filter(|secured| !is_early(evidence, secured.as_nanos()));
+        if let Some(secured) = secured {
+            timeline.push_over(secured.as_nanos(), handshake(Cause::QuicHandshake), &overlays);
+        }
+    } else if let Some(connected) = load.connected_at {
         let from = timeline.cursor();
         if let (None, Some(rtt)) = (&evidence.path, evidence.configured_rtt_ns) {
             // More than the round trip has a cause that the load generator's times do not show.
@@ -35,7 +40,7 @@ pub(crate) fn divide(timeline: &mut Timeline, evidence: &Evidence, view: Option<
             timeline.push_over(connected.as_nanos(), handshake(Cause::TcpHandshake), &overlays);
         }
     }
-    if let Some(secured) = load.secured_at {
+    if let Some(secured) = load.secured_at.filter(|_| evidence.protocol != Some(Protocol::Http3)) {
         timeline.push_over(secured.as_nanos(), handshake(Cause::TlsHandshake), &overlays);
     }
     let arrived = view.and_then(|view| upload(timeline, evidence, view, &overlays));
@@ -47,6 +52,14 @@ pub(crate) fn divide(timeline: &mut Timeline, evidence: &Evidence, view: Option<
     arrived
 }
 
+/// Whether the request left before the handshake was finished (0-RTT), so that it did not wait for it.
+fn is_early(evidence: &Evidence, secured: u64) -> bool {
+    let Some(quic) = &evidence.quic else { return false };
+    let end = quic.request_end.unwrap_or(0);
+    let mut last = quic.payload.iter().filter(|packet| packet.first < end && end <= packet.end);
+    last.any(|packet| packet.left.saturating_add(TIMER_TOLERANCE_NS) < secured)
+}
+
 /// How much later than computed a healthy machine does something, nanoseconds.
 const TIMER_TOLERANCE_NS: u64 = 1_000_000;
 
@@ -55,6 +68,7 @@ fn upload(timeline: &mut Timeline, evidence: &Evidence, view: &View, overlays: &
     let begin = timeline.cursor();
     let payload = &view.up.payload;
     let last_byte = match evidence.request {
+        _ if view.quic.is_some() => view.quic.as_ref()?.request_end?.checked_sub(1)?,
         Some(span) => view.up_numbers.nearest(span.first).saturating_add(u64::from(span.length)).checked_sub(1)?,
         None => {
             // Everything that the client sent until the response began is taken as the request.
@@ -128,7 +142,7 @@ pub(crate) fn transit(timeline: &mut Timeline, view: &View, packet: Transit) {
 
 /// What the path added to the packets of handshakes and request: queues, serialisation, and the recovery of losses.
 fn path_overlays(evidence: &Evidence, view: Option<&View>) -> Vec<Overlay> {
-    let mut overlays = Vec::new();
+    let mut overlays = evidence.quic.as_ref().map_or(Vec::new(), |quic| quic.detours.clone());
     let load = &evidence.load;
     let from = load.scheduled_at;
     let until = load.first_byte_at.unwrap_or(load.done_at);

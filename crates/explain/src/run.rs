@@ -11,6 +11,7 @@ mod frames;
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use schema::{Direction, RequestRecord};
 use units::Timestamp;
@@ -21,6 +22,7 @@ use crate::evidence::{
     CpuInterval, DataFrame, Evidence, Http2Windows, LoadTimes, Packet, Protocol, Span, TcpSample, WindowUpdate,
 };
 use crate::fates::{self, ClientLinks};
+use crate::quic::{Opened, QuicConnections, QuicResponse};
 
 pub use self::frames::Frames;
 
@@ -48,6 +50,8 @@ pub struct RunInputs<'a> {
     pub http2_windows: [u64; 2],
     /// Frames of HTTP/2, if they were kept.
     pub http2_frames: Option<&'a Frames>,
+    /// Connections of HTTP/3 at both ends, if they could be decrypted.
+    pub quic: Option<&'a QuicConnections>,
     /// TCP_INFO of the server's sockets, if it was sampled.
     pub server_tcp: Option<&'a TcpSamples>,
     /// Times in which the server's processes could not run, in order of their starts and ends; `None`: not known.
@@ -64,6 +68,8 @@ pub struct RunJoin {
     in_use: HashMap<u64, Vec<(u64, u64)>>,
     openers: Vec<Opener>,
     sockets: HashMap<u64, Sockets>,
+    /// Of HTTP/3, by connection: place among the openings.
+    quic: HashMap<u64, usize>,
 }
 
 /// A request that opened its connection.
@@ -122,18 +128,39 @@ impl RunJoin {
     /// Finds the sockets of the noted connections.
     pub fn join(&mut self, inputs: &RunInputs<'_>) {
         self.in_use.values_mut().for_each(|times| times.sort_unstable());
+        self.openers.sort_by_key(|opener| (opener.started_at, opener.connection));
+        if let Some(quic) = inputs.quic {
+            let place_of =
+                quic.openings().iter().enumerate().map(|(place, opened)| (identity(&opening(opened)), place));
+            let places: HashMap<_, usize> = place_of.collect();
+            for (connection, opening) in self.owned(quic.openings().iter().map(opening), inputs) {
+                self.quic.extend(places.get(&identity(&opening)).map(|place| (connection, *place)));
+            }
+        }
         let Some(capture) = inputs.client else { return };
         let at_server = inputs.server.map(Connections::servers).unwrap_or_default();
+        for (connection, opening) in self.owned(capture.openings().into_iter(), inputs) {
+            let sockets = Sockets {
+                client: opening.client,
+                server_at_client: opening.server,
+                server_at_server: at_server.get(&opening.client).copied(),
+            };
+            self.sockets.insert(connection, sockets);
+        }
+    }
+
+    /// The connection of each opening that one of the noted requests owns. The openings are in order of time.
+    fn owned(&self, openings: impl Iterator<Item = Opening>, inputs: &RunInputs<'_>) -> Vec<(u64, Opening)> {
         let mut waiting = HashMap::<u32, VecDeque<Opening>>::new();
-        for opening in capture.openings() {
+        for opening in openings {
             if let Some(client) = (inputs.client_of)(opening.client.ip()) {
                 waiting.entry(client).or_default().push_back(opening);
             }
         }
-        self.openers.sort_by_key(|opener| (opener.started_at, opener.connection));
         if inputs.is_sample {
             self.remove_ambiguous(&mut waiting);
         }
+        let mut owned = Vec::new();
         for opener in &self.openers {
             let Some(openings) = waiting.get_mut(&opener.client) else { continue };
             // Both are in order of time: what is too early for this request is too early for all later ones.
@@ -143,16 +170,9 @@ impl RunJoin {
                 openings.pop_front();
             }
             let own = openings.iter().position(|opening| opener.may_own(opening));
-            let Some(opening) = own.and_then(|place| openings.remove(place)) else {
-                continue;
-            };
-            let sockets = Sockets {
-                client: opening.client,
-                server_at_client: opening.server,
-                server_at_server: at_server.get(&opening.client).copied(),
-            };
-            self.sockets.insert(opener.connection, sockets);
+            owned.extend(own.and_then(|place| openings.remove(place)).map(|opening| (opener.connection, opening)));
         }
+        owned
     }
 
     /// Removes the openings that several requests may own: the openings of the others may be missing.
@@ -182,6 +202,12 @@ impl RunJoin {
             ..Evidence::default()
         };
         let Some(started) = request.started_at else { return evidence };
+        if inputs.protocol == Protocol::Http3 {
+            evidence.quic = self.quic_response(request, inputs).filter(|_| request.attempts == 1);
+            let is_whole = evidence.quic.as_ref().is_none_or(|quic| quic.is_whole);
+            evidence.capture_lost_packets = inputs.capture_lost_packets || !is_whole;
+            return evidence;
+        }
         let sockets = request.connection.and_then(|connection| self.sockets.get(&connection));
         let frames = request.connection.and_then(|connection| inputs.http2_frames?.of(connection));
         let is_told_apart = frames.is_some() || !self.is_shared(request);
@@ -225,6 +251,14 @@ impl RunJoin {
         evidence
     }
 
+    fn quic_response(&self, request: &RequestRecord, inputs: &RunInputs<'_>) -> Option<Arc<QuicResponse>> {
+        let opened = inputs.quic?.openings().get(*self.quic.get(&request.connection?)?)?;
+        // The handshake's packets are in the connection, whenever they were.
+        let from = request.started_at?.as_nanos().saturating_sub(CLOCK_TOLERANCE_NS);
+        let done = request.done_at.as_nanos();
+        opened.connection.response(u64::from(request.stream?), from, done).map(Arc::new)
+    }
+
     fn times(&self, request: &RequestRecord) -> LoadTimes {
         LoadTimes {
             scheduled_at: request.scheduled_at,
@@ -263,6 +297,21 @@ impl RunJoin {
         let from = begun.saturating_sub(OVERLAP_SEARCHED);
         times[from..begun].iter().filter(|(_, other)| *other > started).count() > 1
     }
+}
+
+/// The opening of a connection of QUIC: its first packets in place of SYN and SYN-ACK. Its server is not used.
+fn opening(opened: &Opened) -> Opening {
+    Opening {
+        client: opened.client,
+        server: opened.client,
+        opened_at: Timestamp::from_nanos(opened.opened_at),
+        answered_at: opened.answered_at.map(Timestamp::from_nanos),
+    }
+}
+
+/// What tells openings apart.
+fn identity(opening: &Opening) -> (SocketAddr, Timestamp) {
+    (opening.client, opening.opened_at)
 }
 
 /// Sequence number of the first byte that the server sent, if its SYN was captured.

@@ -85,6 +85,10 @@ fn phrase(limit: Limit) -> &'static str {
             Cause::SendBuffer => "waiting for the server's send buffer",
             Cause::Http2StreamWindow => "waiting for the HTTP/2 stream window",
             Cause::Http2ConnectionWindow => "waiting for the HTTP/2 connection window",
+            Cause::QuicHandshake => "the QUIC handshake",
+            Cause::AmplificationLimit => "the server's wait for the client's address to be proven",
+            Cause::QuicStreamWindow => "waiting for the QUIC stream window",
+            Cause::QuicConnectionWindow => "waiting for the QUIC connection window",
             Cause::BottleneckRate => "transmission at the bottleneck's rate",
             Cause::Queue => "waiting in a queue",
             Cause::SharedQueue => "waiting in the queue of a shared link",
@@ -109,10 +113,16 @@ fn detail(limit: Limit, example: &Explanation) -> Option<String> {
         }
         Cause::ReceiveWindow => format!("the client admits {} in flight", size(facts.receive_window?)),
         Cause::SendBuffer => format!("the server has at most {} in flight", size(facts.peak_in_flight?)),
-        Cause::Http2StreamWindow | Cause::Http2ConnectionWindow => {
-            format!("the client's window is {}", size(facts.http2_window?))
+        Cause::Http2StreamWindow
+        | Cause::Http2ConnectionWindow
+        | Cause::QuicStreamWindow
+        | Cause::QuicConnectionWindow => {
+            format!("the client's window is {}", size(facts.stream_window?))
         }
-        Cause::TcpHandshake => String::from("the connection is opened for the request"),
+        Cause::AmplificationLimit => String::from(
+            "its certificates are more than three times what the client had sent; a shorter chain avoids it",
+        ),
+        Cause::TcpHandshake | Cause::QuicHandshake => String::from("the connection is opened for the request"),
         Cause::TlsHandshake => format!("it takes {}", duration(example.time_of(Cause::TlsHandshake))),
         Cause::BottleneckRate => {
             let rate = bit_rate(facts.bottleneck_bit_per_s? as f64);
@@ -139,8 +149,11 @@ fn remedy_of(limit: Limit, example: &Explanation) -> Option<Remedy> {
         }
         Cause::ReceiveWindow => Some(Remedy::ReceiveWindow(ample(example)?.max(facts.receive_window?))),
         Cause::SendBuffer => Some(Remedy::SendBuffer(ample(example)?)),
-        Cause::Http2StreamWindow | Cause::Http2ConnectionWindow => Some(Remedy::StreamWindow(ample(example)?)),
-        Cause::TcpHandshake => Some(Remedy::KeepAlive),
+        Cause::Http2StreamWindow
+        | Cause::Http2ConnectionWindow
+        | Cause::QuicStreamWindow
+        | Cause::QuicConnectionWindow => Some(Remedy::StreamWindow(ample(example)?)),
+        Cause::TcpHandshake | Cause::QuicHandshake | Cause::AmplificationLimit => Some(Remedy::KeepAlive),
         Cause::TlsHandshake => Some(Remedy::TlsResumption),
         _ => None,
     }

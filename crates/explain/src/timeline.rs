@@ -42,7 +42,7 @@ impl Label {
 }
 
 /// A time that some input gives to a cause, whatever the phase around it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Overlay {
     pub(crate) from: u64,
     pub(crate) to: u64,

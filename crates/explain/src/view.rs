@@ -10,16 +10,18 @@ mod sequence;
 mod upward;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use schema::Direction;
 
 use crate::evidence::{Evidence, Packet, PathRecord};
+use crate::quic::QuicResponse;
 pub(crate) use round_trip::{OneWay, handshake_at_server};
 pub(crate) use sequence::{ByteIndex, Unwrapper};
-pub(crate) use upward::{RequestPacket, Upward};
+pub(crate) use upward::{RequestPacket, Up, Upward};
 
 /// What the path did with a packet, nanoseconds.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Parts {
     pub(crate) queue: u64,
     pub(crate) shared_queue: u64,
@@ -48,7 +50,7 @@ impl Parts {
 }
 
 /// A downward packet with payload that left the server.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sent {
     /// When it left.
     pub(crate) at: u64,
@@ -58,10 +60,26 @@ pub(crate) struct Sent {
     pub(crate) end: u64,
     /// What the path did with it, and whether it dropped it, if recorded.
     pub(crate) path: Option<(Parts, bool)>,
+    /// Of QUIC: the packet.
+    pub(crate) quic: Option<QuicSent>,
+}
+
+/// A packet of QUIC, whose number shows what became of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct QuicSent {
+    pub(crate) number: u64,
+    /// When it arrived, if that was captured.
+    pub(crate) arrived: Option<u64>,
+    /// Whether it never arrived.
+    pub(crate) is_lost: bool,
+    /// Bytes with the headers of IP and UDP.
+    pub(crate) wire_bytes: u64,
+    /// Whether it had no room for more.
+    pub(crate) is_full: bool,
 }
 
 /// Downward payload that arrived at the client.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Arrival {
     pub(crate) at: u64,
     pub(crate) first: u64,
@@ -93,11 +111,16 @@ pub(crate) struct View {
     pub(crate) down_numbers: Unwrapper,
     /// Unwraps sequence numbers of the upward stream.
     pub(crate) up_numbers: Unwrapper,
+    /// The response's connection, if it is one of QUIC.
+    pub(crate) quic: Option<Arc<QuicResponse>>,
 }
 
 impl View {
     /// The connection of `evidence`; `None` without packets and without path record.
     pub(crate) fn new(evidence: &Evidence) -> Option<View> {
+        if let Some(quic) = &evidence.quic {
+            return Some(View::of_quic(quic));
+        }
         let client = sorted(evidence.client_packets.as_deref());
         let server = sorted(evidence.server_packets.as_deref());
         let mut records: Vec<&PathRecord> = evidence.path.iter().flatten().collect();
@@ -115,7 +138,7 @@ impl View {
         let mut down = recorded(&records, down_numbers);
         let covered = ByteIndex::new(down.iter().map(|sent| (sent.first, sent.end)));
         let unrecorded = data(&server, down_numbers).into_iter().filter(|sent| covered.holding(sent.first).is_empty());
-        down.extend(unrecorded.map(|Arrival { at, first, end }| Sent { at, first, end, path: None }));
+        down.extend(unrecorded.map(|Arrival { at, first, end }| Sent { at, first, end, path: None, quic: None }));
         down.sort_by_key(|sent| sent.at);
         let mut arrivals = data(&client, down_numbers);
         let one_way = delay.map(|delay| delay.down).unwrap_or(0);
@@ -127,6 +150,7 @@ impl View {
                 first: arrival.first,
                 end: arrival.end,
                 path: None,
+                quic: None,
             }));
         } else if !arrivals_seen {
             arrivals = delivered(&down, one_way);
@@ -148,7 +172,37 @@ impl View {
             delay,
             down_numbers,
             up_numbers,
+            quic: None,
         })
+    }
+
+    /// The connection of a response over QUIC. Bytes are the places of [`crate::quic`].
+    fn of_quic(quic: &Arc<QuicResponse>) -> View {
+        let [at_client, at_server] = quic.is_captured;
+        let down = quic.down.clone();
+        let one_way = quic.delay.map_or(0, |delay| delay.down);
+        let arrivals = if at_client { quic.arrivals.clone() } else { delivered(&down, one_way) };
+        View {
+            sent_end: highest(down.iter().map(|sent| sent.end)),
+            index: ByteIndex::new(down.iter().map(|sent| (sent.first, sent.end))),
+            arrival_index: ByteIndex::new(arrivals.iter().map(|arrival| (arrival.first, arrival.end))),
+            down,
+            arrivals,
+            departures_seen: at_server,
+            arrivals_seen: at_client,
+            up: Upward {
+                acked: highest(quic.up.iter().map(|packet| packet.ack)),
+                packets: quic.up.clone(),
+                edges: None,
+                payload: quic.payload.clone(),
+                syns: Vec::new(),
+                departures_seen: at_client,
+            },
+            delay: quic.delay,
+            down_numbers: Unwrapper::new(0),
+            up_numbers: Unwrapper::new(0),
+            quic: Some(Arc::clone(quic)),
+        }
     }
 
     /// Whether a byte arrived more than once: a copy was sent although the first had not been lost.
@@ -229,7 +283,7 @@ fn recorded(records: &[&PathRecord], mut numbers: Unwrapper) -> Vec<Sent> {
     down.map(|record| {
         let first = numbers.offset(record.sequence);
         let path = Some((Parts::of(record), record.dropped));
-        Sent { at: record.entered_at.as_nanos(), first, end: first + u64::from(record.length), path }
+        Sent { at: record.entered_at.as_nanos(), first, end: first + u64::from(record.length), path, quic: None }
     })
     .collect()
 }

@@ -18,7 +18,7 @@ pub enum Remedy {
     ReceiveWindow(u64),
     /// Send buffer of the server, bytes.
     SendBuffer(u64),
-    /// HTTP/2 window of the client for stream and connection, bytes.
+    /// HTTP/2 or QUIC window of the client for stream and connection, bytes.
     StreamWindow(u64),
     /// The request finds an open connection.
     KeepAlive,
@@ -46,7 +46,11 @@ pub struct Prediction {
 pub fn what_if(explanation: &Explanation, remedy: Remedy) -> Option<Prediction> {
     let facts = &explanation.facts;
     let rtt = facts.rtt_ns?;
-    let [tcp, tls] = [Cause::TcpHandshake, Cause::TlsHandshake].map(|cause| explanation.time_of(cause));
+    let time_of = |cause| explanation.time_of(cause);
+    let tls = time_of(Cause::TlsHandshake);
+    // QUIC's handshake is one; a session that is resumed saves none of its round trips.
+    let quic = time_of(Cause::QuicHandshake).saturating_add(time_of(Cause::AmplificationLimit));
+    let tcp = time_of(Cause::TcpHandshake).saturating_add(quic);
     let now = transfer(explanation)?;
     let mut changed = now;
     // Handshakes with the remedy.
@@ -119,6 +123,6 @@ pub fn transfer(explanation: &Explanation) -> Option<Transfer> {
         initial_window,
         receive_window,
         send_buffer,
-        stream_window: facts.http2_window,
+        stream_window: facts.stream_window,
     })
 }

@@ -142,6 +142,7 @@ fn evidence() -> impl Strategy<Value = Evidence> {
                     path,
                     client_tcp,
                     server_tcp,
+                    quic: None,
                     http2,
                     server_cpu,
                     protocol: rest.0,

@@ -150,7 +150,6 @@ impl Plan {
             (load.proxy.is_some(), "a proxy (--proxy)"),
             (load.unix.is_some(), "a Unix socket (--unix)"),
             (self.watch.tap, "tap (--tap), which records TCP connections"),
-            (self.watch.keep, "watch keep (--explain), which explains TCP connections"),
         ];
         if let Some((_, what)) = without.iter().find(|(is_set, _)| *is_set) {
             return Err(format!("http = \"3\" (--http 3) does not support {what}: leave one of the two out"));

@@ -27,7 +27,7 @@ pub struct WatchPlan {
     #[cfg_attr(feature = "cli", arg(skip = default_ring()))]
     pub ring: Bytes,
     /// Keep the headers of the packets of both ends in the run's folder, for `yamabiko explain`. At most 128 MB of
-    /// memory; beyond that whole connections are left out.
+    /// memory; beyond that whole connections are left out. Of HTTP/3 whole datagrams, in at most 256 MB, and a key log.
     // `--explain` of `bench` sets it.
     #[serde(skip_serializing_if = "is_false")]
     #[cfg_attr(feature = "cli", arg(skip))]

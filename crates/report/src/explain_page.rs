@@ -191,7 +191,7 @@ fn diagram(label: &str, sequence: &TimeSequence) -> Chart {
     let arrived = from_zero(begin(&sequence.sent), &sequence.arrived);
     let acknowledged = from_zero(begin(&sequence.arrived), &sequence.acknowledged);
     let mut chart = Chart::new(label, x, Axis::from_zero("bytes of the response", Quantity::Bytes))
-        .about("Bytes sent by the server, arrived at the client, acknowledged, and admitted by the receive window.")
+        .about("Bytes of the response by the time at which they were sent, arrived and were acknowledged.")
         .series(step("sent by the server", &sent, 0))
         .series(step("arrived at the client", &arrived, 1))
         .series(step("acknowledged at the server", &acknowledged, 2));

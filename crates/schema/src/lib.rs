@@ -45,6 +45,7 @@ pub mod predict_sum;
 pub mod progress;
 pub mod protocols_part;
 pub mod quic_connection;
+pub mod quic_packet;
 pub mod reproduction;
 pub mod request;
 pub mod second;
@@ -90,6 +91,7 @@ pub use predict_sum::{
 pub use progress::{LoadProgress, PathProgress, RunPhase, RunProgress, TapProgress, WatchProgress};
 pub use protocols_part::{PROTOCOLS_SCHEMA, ProtocolRun, ProtocolsDocument};
 pub use quic_connection::{QuicConnectionRecord, QuicSent};
+pub use quic_packet::{QuicFrame, QuicPacket, QuicPacketKind};
 pub use reproduction::{Reproduction, ReproductionDocument, ReproductionRow};
 pub use request::{Method, RequestRecord};
 pub use second::SecondRecord;

@@ -16,6 +16,10 @@ pub enum Cause {
     TcpHandshake,
     /// The round trips that secure the connection, with the computation of both ends.
     TlsHandshake,
+    /// The round trips that open and secure a connection of QUIC, with the computation of both ends.
+    QuicHandshake,
+    /// The server had sent as much as it may before the client's address is proven (QUIC's amplification limit).
+    AmplificationLimit,
     /// The request's bytes leave the client, from its first to its last.
     RequestUpload,
     /// The server had the whole request and had sent nothing of the response.
@@ -38,6 +42,10 @@ pub enum Cause {
     Http2StreamWindow,
     /// The HTTP/2 connection's flow-control window was used up.
     Http2ConnectionWindow,
+    /// The stream's flow-control window of QUIC was used up.
+    QuicStreamWindow,
+    /// The connection's flow-control window of QUIC was used up.
+    QuicConnectionWindow,
     /// The bottleneck transmitted the response's own bytes.
     BottleneckRate,
     /// The response waited in the queue of its client's own link, behind packets of other connections.
@@ -66,13 +74,15 @@ pub enum Cause {
 
 impl Cause {
     /// Every cause, in the order of declaration, which is about the order in a response's time.
-    pub const ALL: [Cause; 29] = [
+    pub const ALL: [Cause; 33] = [
         Cause::SendLag,
         Cause::ConnectionWait,
         Cause::ReceiveLag,
         Cause::Dns,
         Cause::TcpHandshake,
         Cause::TlsHandshake,
+        Cause::QuicHandshake,
+        Cause::AmplificationLimit,
         Cause::RequestUpload,
         Cause::ServerProcessing,
         Cause::ServerPause,
@@ -84,6 +94,8 @@ impl Cause {
         Cause::SendBuffer,
         Cause::Http2StreamWindow,
         Cause::Http2ConnectionWindow,
+        Cause::QuicStreamWindow,
+        Cause::QuicConnectionWindow,
         Cause::BottleneckRate,
         Cause::Queue,
         Cause::SharedQueue,
@@ -112,6 +124,8 @@ impl Cause {
             Cause::Dns => "dns",
             Cause::TcpHandshake => "tcp_handshake",
             Cause::TlsHandshake => "tls_handshake",
+            Cause::QuicHandshake => "quic_handshake",
+            Cause::AmplificationLimit => "amplification_limit",
             Cause::RequestUpload => "request_upload",
             Cause::ServerProcessing => "server_processing",
             Cause::ServerPause => "server_pause",
@@ -123,6 +137,8 @@ impl Cause {
             Cause::SendBuffer => "send_buffer",
             Cause::Http2StreamWindow => "http2_stream_window",
             Cause::Http2ConnectionWindow => "http2_connection_window",
+            Cause::QuicStreamWindow => "quic_stream_window",
+            Cause::QuicConnectionWindow => "quic_connection_window",
             Cause::BottleneckRate => "bottleneck_rate",
             Cause::Queue => "queue",
             Cause::SharedQueue => "shared_queue",
@@ -147,6 +163,8 @@ impl Cause {
             Cause::Dns => "DNS",
             Cause::TcpHandshake => "TCP handshake",
             Cause::TlsHandshake => "TLS handshake",
+            Cause::QuicHandshake => "QUIC handshake",
+            Cause::AmplificationLimit => "QUIC amplification limit",
             Cause::RequestUpload => "request upload",
             Cause::ServerProcessing => "server processing",
             Cause::ServerPause => "server pause in mid-response",
@@ -158,6 +176,8 @@ impl Cause {
             Cause::SendBuffer => "send buffer",
             Cause::Http2StreamWindow => "HTTP/2 stream window",
             Cause::Http2ConnectionWindow => "HTTP/2 connection window",
+            Cause::QuicStreamWindow => "QUIC stream window",
+            Cause::QuicConnectionWindow => "QUIC connection window",
             Cause::BottleneckRate => "bottleneck rate",
             Cause::Queue => "queue",
             Cause::SharedQueue => "queue of a shared link",
@@ -245,6 +265,8 @@ pub enum Rule {
     AckReleasedFullWindow,
     /// The next packets left when an ACK arrived, and more were then in flight than ever before.
     AckReleasedGrowth,
+    /// The next packet of QUIC left when an ACK arrived, with about as much in flight as ever before.
+    AckReleased,
     /// The next packet left when an ACK arrived, after an earlier loss.
     AckReleasedAfterLoss,
     /// The next packet left later although TCP_INFO shows bytes that waited to be sent, and the receive window had room.
@@ -255,10 +277,12 @@ pub enum Rule {
     WindowsOpen,
     /// The next byte lay beyond the advertised window until an ACK or window update arrived.
     WindowEdge,
-    /// The stream had received all that its HTTP/2 window granted.
+    /// The stream had received all that its window of HTTP/2 or QUIC granted.
     StreamWindow,
-    /// The connection had received all that its HTTP/2 window granted.
+    /// The connection had received all that its window of HTTP/2 or QUIC granted.
     ConnectionWindow,
+    /// The server had sent three times what it had received, and continued when the client's next packet arrived.
+    AmplificationFull,
     /// The next packet left although no ACK had just arrived, with room in every known window.
     NoAckReleased,
     /// Full packets left one after the other although no ACK had just arrived, with others in flight.
@@ -287,7 +311,7 @@ pub enum Rule {
 
 impl Rule {
     /// Every rule, in the order of declaration.
-    pub const ALL: [Rule; 28] = [
+    pub const ALL: [Rule; 30] = [
         Rule::LoadRecord,
         Rule::PathRecord,
         Rule::BothEnds,
@@ -297,6 +321,7 @@ impl Rule {
         Rule::ServerCpu,
         Rule::AckReleasedFullWindow,
         Rule::AckReleasedGrowth,
+        Rule::AckReleased,
         Rule::AckReleasedAfterLoss,
         Rule::UnsentBytes,
         Rule::SendBufferTime,
@@ -304,6 +329,7 @@ impl Rule {
         Rule::WindowEdge,
         Rule::StreamWindow,
         Rule::ConnectionWindow,
+        Rule::AmplificationFull,
         Rule::NoAckReleased,
         Rule::FullPackets,
         Rule::PacingRate,
@@ -330,6 +356,7 @@ impl Rule {
             Rule::ServerCpu => "server_cpu",
             Rule::AckReleasedFullWindow => "ack_released_full_window",
             Rule::AckReleasedGrowth => "ack_released_growth",
+            Rule::AckReleased => "ack_released",
             Rule::AckReleasedAfterLoss => "ack_released_after_loss",
             Rule::UnsentBytes => "unsent_bytes",
             Rule::SendBufferTime => "send_buffer_time",
@@ -337,6 +364,7 @@ impl Rule {
             Rule::WindowEdge => "window_edge",
             Rule::StreamWindow => "stream_window",
             Rule::ConnectionWindow => "connection_window",
+            Rule::AmplificationFull => "amplification_full",
             Rule::NoAckReleased => "no_ack_released",
             Rule::FullPackets => "full_packets",
             Rule::PacingRate => "pacing_rate",
@@ -364,13 +392,19 @@ impl Rule {
             Rule::ServerCpu => "the server's CPU accounting",
             Rule::AckReleasedFullWindow => "sent when an ACK arrived, congestion window full by TCP_INFO",
             Rule::AckReleasedGrowth => "sent when an ACK arrived, with more in flight than before",
+            Rule::AckReleased => {
+                "sent when an ACK arrived, with about as much in flight as before; QUIC's state is not known"
+            }
             Rule::AckReleasedAfterLoss => "sent when an ACK arrived, after a loss",
             Rule::UnsentBytes => "bytes waited to be sent by TCP_INFO, and the receive window had room",
             Rule::SendBufferTime => "sent when an ACK arrived, limited by the send buffer by TCP_INFO",
             Rule::WindowsOpen => "sent when an ACK arrived, although both windows had room",
             Rule::WindowEdge => "the next byte lay beyond the advertised window",
-            Rule::StreamWindow => "all that the HTTP/2 stream window granted had arrived",
-            Rule::ConnectionWindow => "all that the HTTP/2 connection window granted had arrived",
+            Rule::StreamWindow => "all that the stream window granted had been sent",
+            Rule::ConnectionWindow => "all that the connection window granted had been sent",
+            Rule::AmplificationFull => {
+                "sent three times what it had received, and more when the client's next packet arrived"
+            }
             Rule::NoAckReleased => "sent although no ACK had just arrived",
             Rule::FullPackets => "full packets sent one by one, with others in flight",
             Rule::PacingRate => "sent at the pacing rate of TCP_INFO",

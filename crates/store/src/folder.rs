@@ -198,6 +198,14 @@ impl RunFolder {
         files::write_with(&self.path.join(name), write)
     }
 
+    /// The same for a file that only its owner may read.
+    ///
+    /// # Errors
+    /// A full disk or another failure of the file system.
+    pub fn write_private_file(&self, name: &str, bytes: &[u8]) -> Result<()> {
+        files::write_private(&self.path.join(name), bytes)
+    }
+
     /// Begins cache_exchanges.parquet.
     pub fn cache_exchanges(&self) -> CacheExchangesWriter {
         TableWriter::<CacheExchange>::new(&self.path)

@@ -7,7 +7,11 @@
 //!   plan.toml --> links of each client ------------------/
 //! ```
 //!
+//! The packets of HTTP/3 are decrypted with `packets-keys.log` ([`quic`]).
+//!
 //! Memory: about 100 bytes a kept packet and 100 a request; at most [`RESPONSES_MAX`] responses are explained.
+
+mod quic;
 
 use std::fs::File;
 use std::io::Read;
@@ -16,8 +20,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use explain::{
-    ClientLinks, Connections, CpuInterval, CpuWait, Evidence, Explained, Frames, LinkFacts, Protocol, RunInputs,
-    RunJoin, TcpSample, TcpSamples,
+    ClientLinks, Connections, CpuInterval, CpuWait, Evidence, Explained, Frames, LinkFacts, Protocol, QuicConnections,
+    RunInputs, RunJoin, TcpSample, TcpSamples,
 };
 use path::{AddressPlan, EffectSpec, LinkSpec, PathSpec, Propagation};
 use plan::{HttpVersion, Plan};
@@ -50,6 +54,8 @@ pub struct RunEvidence {
     waits: Option<Vec<CpuInterval>>,
     /// Frames of HTTP/2, if they were kept.
     frames: Option<Frames>,
+    /// Connections of HTTP/3, if they were decrypted.
+    quic: Option<QuicConnections>,
     /// The load's HTTP/2 windows of streams and connections, bytes.
     windows: [u64; 2],
     links: Vec<ClientLinks>,
@@ -89,12 +95,17 @@ impl RunEvidence {
             return Err(TestbedError::Environment(format!("{dir}: its table of requests is incomplete")));
         };
         let one_in = recorded.one_in;
+        let is_http3 = plan.load.http == HttpVersion::Http3;
         let captures = match &facts {
             _ if one_in > 1 => {
                 notes.push(format!(
                     "the run's table has one in {one_in} requests, an even sample, so packets cannot be attributed; \
                      only the load generator's times are known"
                 ));
+                None
+            }
+            Some(facts) if is_http3 => {
+                notes.extend(notes_of(facts));
                 None
             }
             Some(facts) => {
@@ -106,9 +117,7 @@ impl RunEvidence {
                 ])
             }
             None => {
-                let remedy = if plan.load.http == HttpVersion::Http3 {
-                    "those of HTTP/3 are encrypted"
-                } else if plan.path.is_some() {
+                let remedy = if plan.path.is_some() {
                     "repeat it with --explain"
                 } else {
                     "packets are captured at the ends of a path (--rtt, --path)"
@@ -124,8 +133,15 @@ impl RunEvidence {
         let rtts_ns: Option<Vec<u64>> = rtts_ns.map(|spec| spec.clients.iter().map(path::ClientPath::rtt_ns).collect());
         let rtts_ns = rtts_ns.unwrap_or_default();
         let http2 = plan.load.http2_windows();
-        // Without packets the two versions with streams are the same.
-        let is_http2 = !plan.load.http.is_http1();
+        let quic = match &facts {
+            Some(facts) if is_http3 && one_in == 1 => quic::read(dir, facts, &links, &mut notes)?,
+            _ => None,
+        };
+        let protocol = match plan.load.http {
+            HttpVersion::Http3 => Protocol::Http3,
+            version if version.is_http1() => Protocol::Http1,
+            _ => Protocol::Http2,
+        };
         let mut run = RunEvidence {
             requests: Vec::new(),
             notes,
@@ -134,13 +150,14 @@ impl RunEvidence {
             samples: facts.is_some().then(|| read_samples(dir)).transpose()?.filter(|samples| !samples.is_empty()),
             waits: if facts.is_some() { read_waits(dir)? } else { None },
             frames: facts.is_some().then(|| read_frames(dir)).transpose()?.filter(|frames| !frames.is_empty()),
+            quic,
             windows: [http2.stream_window.0, http2.connection_window.0],
             captures,
             facts: facts.unwrap_or_default(),
             links,
             classes: classes(&rtts_ns),
             rtts_ns,
-            protocol: if is_http2 { Protocol::Http2 } else { Protocol::Http1 },
+            protocol,
         };
         run.read_requests(dir, recorded.measured_from_ns)?;
         let mut join = std::mem::take(&mut run.join);
@@ -155,7 +172,7 @@ impl RunEvidence {
         // Packets are missing from then on, and the time after the last one would look like a delay at the client.
         let last = request.done_at.as_nanos().saturating_add(CAPTURE_DELAY_NS);
         if self.facts.until_ns.is_some_and(|until| last >= until) {
-            (inputs.client, inputs.server) = (None, None);
+            (inputs.client, inputs.server, inputs.quic) = (None, None, None);
         }
         if self.facts.http2_until_ns.is_some_and(|until| request.done_at.as_nanos() >= until) {
             inputs.http2_frames = None;
@@ -192,6 +209,7 @@ impl RunEvidence {
             protocol: self.protocol,
             http2_windows: self.windows,
             http2_frames: self.frames.as_ref(),
+            quic: self.quic.as_ref(),
             server_tcp: self.samples.as_ref(),
             server_cpu: self.waits.as_deref(),
         }
@@ -369,11 +387,24 @@ fn read_waits(dir: &Path) -> Result<Option<Vec<CpuInterval>>, TestbedError> {
     rows.map(|row| row.map(interval)).collect::<store::Result<_>>().map(Some).map_err(TestbedError::environment)
 }
 
-/// The packets of one end, with times on the run's clock, whose zero is `zero_unix_ns`. `expected` is their number.
+/// The TCP packets of one end, with times on the run's clock, whose zero is `zero_unix_ns`. `expected` is their number.
 fn read_packets(path: &Path, zero_unix_ns: u64, expected: u64) -> Result<Connections, TestbedError> {
+    let mut connections = Connections::new();
+    for_each_packet(path, zero_unix_ns, expected, |at, link, bytes, original_length| {
+        connections.handle_packet(at, link, bytes, original_length);
+    })?;
+    Ok(connections)
+}
+
+/// Calls `each` with the packets of one end: time on the run's clock, link layer, bytes and length on the wire.
+fn for_each_packet(
+    path: &Path,
+    zero_unix_ns: u64,
+    expected: u64,
+    mut each: impl FnMut(Timestamp, LinkType, &[u8], u32),
+) -> Result<(), TestbedError> {
     let failed = |error: &dyn std::fmt::Display| TestbedError::Environment(format!("{}: {error}", path.display()));
     let mut file = File::open(path).map_err(|error| failed(&error))?;
-    let mut connections = Connections::new();
     let mut decoder = Decoder::new();
     let (mut buffer, mut start, mut packets) = (Vec::new(), 0, 0);
     loop {
@@ -382,7 +413,7 @@ fn read_packets(path: &Path, zero_unix_ns: u64, expected: u64) -> Result<Connect
                 let at = Timestamp::from_nanos(packet.at.as_nanos().saturating_sub(zero_unix_ns));
                 packets += 1;
                 if let Some(link) = LinkType::from_number(packet.link) {
-                    connections.handle_packet(at, link, packet.bytes, packet.original_length);
+                    each(at, link, packet.bytes, packet.original_length);
                 }
                 start += used;
             }
@@ -399,7 +430,7 @@ fn read_packets(path: &Path, zero_unix_ns: u64, expected: u64) -> Result<Connect
                     )));
                 }
                 if read == 0 {
-                    return Ok(connections);
+                    return Ok(());
                 }
             }
         }

@@ -219,13 +219,15 @@ mod tests {
                 }
             }
         });
-        let error = within(slow_server, "/", Duration::from_millis(300), RESPONSE_BYTES_MAX).unwrap_err();
+        let error =
+            Request::plain(slow_server, "/").within(Duration::from_millis(300), RESPONSE_BYTES_MAX).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
         let floods = serving(|mut stream| while stream.write_all(&[b'.'; 1 << 16]).is_ok() {});
-        let error = within(floods, "/", REQUEST_TIMEOUT, 1 << 20).unwrap_err();
+        let error = Request::plain(floods, "/").within(REQUEST_TIMEOUT, 1 << 20).unwrap_err();
         assert!(error.to_string().contains("longer than 1048576 bytes"), "{error}");
         let silent_listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let error = within(silent_listener.local_addr().unwrap(), "/", Duration::from_millis(50), RESPONSE_BYTES_MAX)
+        let error = Request::plain(silent_listener.local_addr().unwrap(), "/")
+            .within(Duration::from_millis(50), RESPONSE_BYTES_MAX)
             .unwrap_err();
         assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
     }

@@ -28,6 +28,7 @@ pub mod get;
 mod handshakes;
 pub mod host;
 mod http2_frames;
+pub mod https_record;
 pub mod net;
 mod offer;
 pub mod packets;

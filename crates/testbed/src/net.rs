@@ -31,7 +31,7 @@ use crate::host;
 use crate::recording_folder::RecordingFolder;
 use crate::snapshot::SnapshotWriter;
 use crate::tapping::TapPlan;
-use crate::watching::Taps;
+use crate::watching::{CLIENT_SNAPLEN, Taps};
 use plan::{HostPlan, PathPlan, ServerPlan, TargetPlan, To, WatchAt, WatchPlan};
 
 /// A network for a program.
@@ -113,7 +113,7 @@ pub fn net_shown(
     if let Some(relay) = &mut relay {
         relay.block_signals().map_err(TestbedError::system("pthread_sigmask"))?;
     }
-    let sizes = (plan.watch.snaplen.unwrap_or(plan::SNAPLEN_OF_HEADS), plan.watch.ring);
+    let sizes = ([plan.watch.snaplen.unwrap_or(plan::SNAPLEN_OF_HEADS), CLIENT_SNAPLEN], plan.watch.ring);
     let taps = Taps::open(&sandboxes.topology, plan.watch.at.unwrap_or_default(), None, sizes)?;
     let words = command.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
     let mut folder = RecordingFolder::begin(

@@ -5,7 +5,9 @@
 //!                                                      packets.json
 //! ```
 //!
-//! Only the IP and TCP headers are kept, about 90 bytes a packet. When the memory is full, the packets of half of the
+//! Of TCP only the IP and TCP headers are kept, about 90 bytes a packet. QUIC shows nothing in its headers, so of HTTP/3
+//! whole datagrams are kept, in at most 256 MB, and the secrets that decrypt them: `packets-keys.log`, which only its
+//! owner may read. When the memory is full, the packets of half of the
 //! connections are removed, and from then on those connections are not kept: the rest is whole connections, chosen by
 //! address and port, independently of what happens on them. If one connection alone fills the memory, packets are kept
 //! until then. Nothing is written while the load runs.
@@ -27,6 +29,10 @@ use crate::watching::between::End;
 
 /// Most bytes of memory for the kept packets of both ends.
 const MEMORY_MAX: usize = 128 << 20;
+/// The same for whole datagrams.
+const DATAGRAM_MEMORY_MAX: usize = 256 << 20;
+/// Most bytes of the key log: those of some 40,000 connections.
+const KEY_LOG_MAX: usize = 32 << 20;
 /// Bytes of a kept packet before its headers: time, connection, lengths.
 const RECORD_BYTES: usize = 8 + 4 + 4 + 2;
 /// Divisor of the memory: a sample below this part is too small, and packets are then kept until the memory is full.
@@ -43,6 +49,9 @@ pub struct KeptFacts {
     pub until_ns: Option<u64>,
     /// Packets that the capture lost, at both ends.
     pub lost: u64,
+    /// Secrets of TLS that had no room in the key log. Each is of one connection, which is then not explained.
+    #[serde(default)]
+    pub secrets_lost: u64,
     /// Nanoseconds of the run after which frames of HTTP/2 were not kept any more; `None`: to the end.
     #[serde(default)]
     pub http2_until_ns: Option<u64>,
@@ -60,10 +69,15 @@ pub struct KeptPackets {
     until: Option<Timestamp>,
     /// Receives the addresses of connections that are kept.
     feed: Option<SocketFeed>,
+    /// Of QUIC, whose whole datagrams are kept, the secrets that decrypt them, as lines of a key log.
+    key_log: Option<Vec<u8>>,
+    secrets_lost: u64,
 }
 
 /// Names of the files, by end.
 pub const FILES: [&str; 2] = ["packets-client.pcap", "packets-server.pcap"];
+/// Name of the file with the secrets of QUIC connections.
+pub const KEY_LOG_FILE: &str = "packets-keys.log";
 /// Name of the file with [`KeptFacts`].
 pub const FACTS_FILE: &str = "packets.json";
 
@@ -75,7 +89,15 @@ impl Default for KeptPackets {
 
 impl KeptPackets {
     fn with_memory(memory_max: usize) -> KeptPackets {
-        KeptPackets { ends: [Vec::new(), Vec::new()], memory_max, sample_mask: 0, until: None, feed: None }
+        KeptPackets {
+            ends: [Vec::new(), Vec::new()],
+            memory_max,
+            sample_mask: 0,
+            until: None,
+            feed: None,
+            key_log: None,
+            secrets_lost: 0,
+        }
     }
 
     /// No packets yet; the addresses of new connections go to `feed`.
@@ -83,12 +105,38 @@ impl KeptPackets {
         KeptPackets { feed, ..KeptPackets::default() }
     }
 
-    /// Keeps the headers of a TCP packet.
+    /// No datagrams of QUIC yet, and no secrets.
+    pub(crate) fn of_quic() -> KeptPackets {
+        KeptPackets { key_log: Some(Vec::new()), ..KeptPackets::with_memory(DATAGRAM_MEMORY_MAX) }
+    }
+
+    /// Whether datagrams are kept whole.
+    pub(crate) fn is_of_quic(&self) -> bool {
+        self.key_log.is_some()
+    }
+
+    /// Keeps a secret of the load, with its label in a key log.
+    pub(crate) fn secret(&mut self, label: &str, random: &[u8], secret: &[u8]) {
+        let Some(log) = &mut self.key_log else { return };
+        let hexadecimal = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let line = format!("{label} {} {}\n", hexadecimal(random), hexadecimal(secret));
+        if log.len() + line.len() > KEY_LOG_MAX {
+            self.secrets_lost += 1;
+            return;
+        }
+        log.extend_from_slice(line.as_bytes());
+    }
+
+    /// Keeps the headers of a TCP packet, or a whole datagram where QUIC is kept.
     pub fn packet(&mut self, end: End, at: Timestamp, bytes: &[u8], original_length: u32) {
         if self.until.is_some() {
             return;
         }
-        let Some(header) = Header::parse(bytes, original_length as usize) else { return };
+        let header = match self.is_of_quic() {
+            true => Header::of_datagram(bytes, original_length as usize),
+            false => Header::parse(bytes, original_length as usize),
+        };
+        let Some(header) = header else { return };
         let (connection, length) = (header.connection, header.length);
         if connection & self.sample_mask != 0 {
             return;
@@ -158,15 +206,20 @@ impl KeptPackets {
             one_in: self.sample_mask.wrapping_add(1),
             until_ns: self.until.map(Timestamp::as_nanos),
             lost,
+            secrets_lost: self.secrets_lost,
             http2_until_ns: http2_until.map(Timestamp::as_nanos),
             zero_unix_ns,
             ..KeptFacts::default()
         };
         for (packets, (end, name)) in facts.packets.iter_mut().zip(self.ends.iter().zip(FILES)) {
             folder.write_file(name, |file| {
-                *packets = write_packets(file, end, zero_unix_ns)?;
+                let longest = if self.is_of_quic() { DATAGRAM_MAX } else { HEADERS_MAX };
+                *packets = write_packets(file, end, zero_unix_ns, longest)?;
                 Ok(())
             })?;
+        }
+        if let Some(log) = &self.key_log {
+            folder.write_private_file(KEY_LOG_FILE, log)?;
         }
         let facts = serde_json::to_vec_pretty(&facts).expect("facts are plain numbers");
         folder.write_file(FACTS_FILE, |file| file.write_all(&facts))
@@ -174,10 +227,10 @@ impl KeptPackets {
 }
 
 /// Writes the packets of one end as a pcap file; returns their number.
-fn write_packets(file: &mut dyn Write, end: &[u8], zero_unix_ns: u64) -> std::io::Result<u64> {
+fn write_packets(file: &mut dyn Write, end: &[u8], zero_unix_ns: u64, longest: usize) -> std::io::Result<u64> {
     let mut buffer = Vec::new();
     let mut packets = 0;
-    write::pcap_header(&mut buffer, LinkType::RawIp, HEADERS_MAX as u32);
+    write::pcap_header(&mut buffer, LinkType::RawIp, longest as u32);
     for record in records(end) {
         let stamp = Timestamp::from_nanos(zero_unix_ns.saturating_add(record.at));
         write::pcap_packet(&mut buffer, stamp, record.headers, record.original_length);
@@ -191,6 +244,8 @@ fn write_packets(file: &mut dyn Write, end: &[u8], zero_unix_ns: u64) -> std::io
 
 /// Longest IP and TCP headers with all options.
 pub(crate) const HEADERS_MAX: usize = 128;
+/// Longest datagram that a record has room for.
+const DATAGRAM_MAX: usize = u16::MAX as usize;
 
 fn index(end: End) -> usize {
     match end {
@@ -236,6 +291,24 @@ impl Header {
             opens: header.flags & (flags::SYN | flags::ACK) == flags::SYN,
             packet,
         })
+    }
+
+    /// The same of a UDP datagram, all of which is kept.
+    fn of_datagram(bytes: &[u8], original_length: usize) -> Option<Header> {
+        let packet = ip::Packet::parse(bytes, original_length).ok()?;
+        if packet.protocol != wire::protocol::UDP || packet.fragment.is_some() {
+            return None;
+        }
+        let ports = bytes.get(packet.transport_at..)?.first_chunk::<4>()?;
+        let [source, destination] = [0, 2].map(|at| u16::from_be_bytes([ports[at], ports[at + 1]]));
+        let (direction, client) = crate::watching::between::direction_and_client(bytes)?;
+        let (client_port, server_port) = match direction {
+            schema::Direction::Up => (source, destination),
+            schema::Direction::Down => (destination, source),
+        };
+        let length = packet.total_len.min(bytes.len()).min(DATAGRAM_MAX);
+        let connection = connection_hash(client, client_port);
+        Some(Header { connection, client, client_port, server_port, length, opens: false, packet })
     }
 
     /// The connection's sockets; of a packet from the client.
@@ -339,6 +412,25 @@ mod tests {
         assert_eq!(client[28..32], 105u32.to_le_bytes(), "the run's time plus the wall clock at its zero");
         let names = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
         assert!(names.into_iter().all(|name| !name.contains("unfinished")));
+    }
+
+    #[test]
+    fn datagrams_are_kept_whole_with_the_secrets_that_only_the_owner_may_read() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let mut kept = KeptPackets::of_quic();
+        let mut datagram = packet(1024, true);
+        datagram[9] = 17;
+        kept.packet(End::Client, Timestamp::from_nanos(5), &datagram, 60);
+        kept.packet(End::Client, Timestamp::from_nanos(6), &packet(1024, true), 60);
+        kept.secret("CLIENT_TRAFFIC_SECRET_0", &[0xAB; 32], &[1; 32]);
+        let folder = tempfile::tempdir().unwrap();
+        let folder = store::RunStore::at(folder.path()).create("bench", UNIX_EPOCH, 1).unwrap();
+        kept.write(&folder, 0, None, UNIX_EPOCH).unwrap();
+        let client = std::fs::read(folder.path().join(FILES[0])).unwrap();
+        assert_eq!(client.len(), 24 + 16 + 60, "the file's header, the packet's, and the datagram");
+        let keys = folder.path().join(KEY_LOG_FILE);
+        assert_eq!(std::fs::metadata(&keys).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(watch::KeyLog::parse(&std::fs::read(&keys).unwrap()).unwrap().len(), 1);
     }
 
     #[test]

@@ -113,7 +113,7 @@ struct Stop {
 
 impl Taps {
     /// Opens the rings of `at`; `None` if there is no capture. Each captures TCP and UDP with a server's address, and its
-    /// `port` if that is known. `snaplen`: bytes of each packet at the server's end; `ring`: size of a ring.
+    /// `port` if that is known. `snaplens`: bytes of each packet at the server's end and at the clients'; `ring`: size of a ring.
     ///
     /// # Errors
     /// The kernel refuses a packet socket or the memory of its ring.
@@ -121,7 +121,7 @@ impl Taps {
         topology: &Topology,
         at: WatchAt,
         port: Option<u16>,
-        (snaplen, ring): (Bytes, Bytes),
+        (snaplens, ring): ([Bytes; 2], Bytes),
     ) -> Result<Option<Taps>, TestbedError> {
         let ports = port.as_slice();
         let (block_bytes, blocks) = blocks(ring);
@@ -137,13 +137,13 @@ impl Taps {
         Ok(match at {
             WatchAt::None => None,
             WatchAt::Server | WatchAt::Both => {
-                let server = open(&topology.server_net, &device, &servers, snaplen.0 as u32)?;
+                let server = open(&topology.server_net, &device, &servers, snaplens[0].0 as u32)?;
                 let client = match at {
                     WatchAt::Both => Some(open(
                         &topology.client_net,
                         CLIENT_DEVICE,
                         &topology.addresses_at_clients(),
-                        CLIENT_SNAPLEN,
+                        snaplens[1].0 as u32,
                     )?),
                     _ => None,
                 };
@@ -319,7 +319,7 @@ impl CaptureThread {
         let Some(block) = tap.ring.next_block() else { return false };
         // The secrets of the clients' packets in this block were reported before it was filled.
         if let Some(secrets) = &self.protocols.secrets {
-            secrets.pass_to(&mut self.watch);
+            secrets.pass_to(&mut self.watch, self.kept.as_mut());
         }
         let mut last = None;
         for packet in block.packets() {
@@ -453,8 +453,8 @@ fn pass_on(watch: &mut Watch, records: &Outlet) -> u64 {
     records.push_batch(batch)
 }
 
-/// Bytes of a packet at the clients' end: only its headers are used there.
-const CLIENT_SNAPLEN: u32 = HEADERS_MAX as u32;
+/// Bytes of a packet at the clients' end, where only headers are used.
+pub const CLIENT_SNAPLEN: Bytes = Bytes(HEADERS_MAX as u64);
 /// Time for which a closed connection stays in memory, so that retransmissions count as its own. Shorter than for
 /// foreign traffic, because a load may have ten thousand connections per second.
 const CLOSED_CONNECTION_RETENTION: Duration = Duration::from_secs(2);

@@ -6,6 +6,7 @@ use schema::WireRequest;
 
 use crate::interned::Words;
 use crate::key::Key;
+use crate::quic::PacketLog;
 use crate::reading::Reading;
 use crate::secrets::SecretStore;
 use crate::series::Series;
@@ -30,6 +31,8 @@ pub(crate) struct Context<'a> {
     pub(crate) reading: &'a mut Reading,
     pub(crate) words: &'a mut Words,
     pub(crate) requests: &'a mut Vec<WireRequest>,
+    /// Decrypted packets of QUIC connections.
+    pub(crate) quic_packets: &'a mut PacketLog,
     pub(crate) held: &'a mut usize,
 }
 
@@ -50,6 +53,7 @@ impl Context<'_> {
             reading: self.reading,
             words: self.words,
             requests: self.requests,
+            quic_packets: self.quic_packets,
             held: self.held,
         }
     }
@@ -77,6 +81,8 @@ pub(crate) struct Out<'a> {
     pub(crate) reading: &'a mut Reading,
     pub(crate) words: &'a mut Words,
     pub(crate) requests: &'a mut Vec<WireRequest>,
+    /// Decrypted packets of QUIC connections.
+    pub(crate) quic_packets: &'a mut PacketLog,
     /// Bytes held by all connections.
     pub(crate) held: &'a mut usize,
 }

@@ -13,6 +13,7 @@
 mod assembly;
 mod flow;
 mod initial;
+mod packets;
 mod protection;
 mod secure;
 mod session;
@@ -31,6 +32,7 @@ use crate::table::{Index, Table};
 use crate::tcp::half::NEVER;
 pub(crate) use assembly::{Assembly, Received};
 pub(crate) use flow::{Datagram, QuicFlow};
+pub(crate) use packets::PacketLog;
 
 /// All QUIC connections of a capture.
 pub(crate) struct Quic {

@@ -48,6 +48,11 @@ impl SecretStore {
         self.log.is_some() || self.reported.is_some()
     }
 
+    /// Whether the key log has secrets of the connection with this random, or they may be reported.
+    pub(crate) fn may_know(&self, random: &[u8; 32]) -> bool {
+        self.reported.is_some() || self.log.as_ref().is_some_and(|log| log.secrets(random).is_some())
+    }
+
     /// Whether secrets are reported while connections are open.
     pub(crate) fn are_reported(&self) -> bool {
         self.reported.is_some()

@@ -106,6 +106,9 @@ pub struct WatchSpec {
     /// Whether the client reports secrets while its connections are open ([`crate::Watch::report_secret`]). What a
     /// server sends before the client has reported them is held, within the limits.
     pub secrets_are_reported: bool,
+    /// Whether the decrypted packets of QUIC connections are reported ([`crate::Watch::take_quic_packets`]), those of
+    /// the handshake before the first secret included.
+    pub quic_packets: bool,
     /// Seed of the hash over addresses: a random seed prevents a hostile capture from slowing down every lookup.
     pub hash_seed: u64,
 }
@@ -130,6 +133,7 @@ impl Default for WatchSpec {
             later_protocols: true,
             key_log: None,
             secrets_are_reported: false,
+            quic_packets: false,
             hash_seed: 0x5961_6D61_6269_6B6F,
         }
     }

@@ -16,7 +16,7 @@ use crate::flow::Flow;
 use crate::interned::Words;
 use crate::key::Key;
 use crate::out::Out;
-use crate::quic::Quic;
+use crate::quic::{PacketLog, Quic};
 use crate::reading::Reading;
 use crate::secrets::SecretStore;
 use crate::series::Series;
@@ -62,6 +62,7 @@ pub struct Watch {
     wait_policy: WaitPolicy,
     quic: Box<Quic>,
     secrets: SecretStore,
+    quic_packets: PacketLog,
 }
 
 impl Watch {
@@ -86,6 +87,7 @@ impl Watch {
             wait_policy: WaitPolicy::new(),
             quic: Box::new(Quic::new(spec.hash_seed)),
             secrets: SecretStore::new(spec.key_log.clone(), spec.secrets_are_reported),
+            quic_packets: PacketLog::new(spec.quic_packets),
             spec,
         }
     }
@@ -393,6 +395,7 @@ impl Watch {
             reading: &mut self.reading,
             words: &mut self.words,
             requests: &mut self.requests,
+            quic_packets: &mut self.quic_packets,
             held: &mut self.held,
         };
         if flow.receive(direction, segment, self.spec.capture_point, is_fragment, &mut out) {

@@ -15,9 +15,11 @@ mod real_load {
     mod dynamic;
     mod explain;
     mod explain_facts;
+    mod explain_http3;
     mod handshakes;
     mod http2;
     mod http3;
+    mod https_record;
     mod machines;
     mod manifests;
     mod permission;

@@ -3,11 +3,13 @@
 //! The server runs on core 0, the client with its recorder on core 1; every request is recorded. Each figure is printed
 //! with the utilization of both cores: if the server's core is saturated, the client could have done more.
 
+mod http3;
 pub(super) mod measure;
 
 use anyhow::{Result, bail};
 
 use self::measure::{Client, Figures};
+use super::extent::only;
 use super::rounds::{line, median, ratio};
 use super::servers::{PORT, Running, SecureSite, Site, need, yamabiko};
 
@@ -17,19 +19,38 @@ const RATE_STEPS: [f64; 8] = [0.8, 0.9, 1.0, 1.1, 1.2, 1.3, 1.4, 1.5];
 /// A rate is achieved if this share of the offered requests completed in time.
 const MIN_ACHIEVED_SHARE: f64 = 0.995;
 
+/// What `--only` selects.
+const PARTS: [&str; 3] = ["wrk", "h2load", "oha"];
+
 /// Runs the bench and prints it.
 pub fn run() -> Result<()> {
+    run_with(&[])
+}
+
+/// Runs the bench with the options of its command line: `--only PART`.
+pub fn run_with(words: &[&str]) -> Result<()> {
+    let (only, others) = only(words, &PARTS)?;
+    if let Some(other) = others.first() {
+        bail!("`{other}` is not understood; there is --only PART");
+    }
     for program in ["wrk", "h2load", "nginx", "openssl", "taskset"] {
         need(program)?;
     }
     let client = Client::new(yamabiko()?)?;
-    {
+    let is_chosen = |part| only.is_none_or(|only| only == part);
+    if is_chosen("wrk") {
         let max = format!("exec {} serve --max 1KiB --listen 127.0.0.1:{PORT}", client.yamabiko().display());
         let _server = Running::start(&max, Some("0"))?;
         keep_alive(&client)?;
         connection_per_request(&client)?;
     }
-    compare_with_h2load(&client)
+    if is_chosen("h2load") {
+        compare_with_h2load(&client)?;
+    }
+    if is_chosen("oha") {
+        http3::compare(&client)?;
+    }
+    Ok(())
 }
 
 fn keep_alive(client: &Client) -> Result<()> {

@@ -11,6 +11,7 @@ use anyhow::{Result, bail};
 
 use self::measure::{Measured, measure};
 use self::peers::{Files, Peer, Protocol};
+use super::extent::only;
 use super::load::measure::Client;
 use super::rounds::{median, ratio};
 use super::servers::{need, yamabiko};
@@ -24,6 +25,9 @@ const SERVER_SATURATED: f64 = 0.97;
 /// Utilization from which the generator's core counts as saturated; lower, since the generator is idle at its start and
 /// end.
 const GENERATOR_SATURATED: f64 = 0.90;
+
+/// What `--only` selects.
+const PARTS: [&str; 4] = ["plain", "tls", "http2", "http3"];
 
 /// A kind of load.
 struct Case {
@@ -49,11 +53,51 @@ const CASES: &[Case] = &[
         protocol: Protocol::Plain,
     },
     Case { about: "TLS, keep-alive, 1 KB", file: "1k.bin", options: &["-k"], wrk: None, protocol: Protocol::Tls },
+    Case {
+        about: "HTTP/2 over TLS, 8 connections of 8 streams, 1 KB",
+        file: "1k.bin",
+        options: HTTP2,
+        wrk: None,
+        protocol: Protocol::Http2,
+    },
+    Case {
+        about: "HTTP/2 over TLS, 8 connections of 8 streams, 100 KB",
+        file: "100k.bin",
+        options: HTTP2,
+        wrk: None,
+        protocol: Protocol::Http2,
+    },
+    Case {
+        about: "HTTP/3, 8 connections of 8 streams, 1 KB",
+        file: "1k.bin",
+        options: HTTP3,
+        wrk: None,
+        protocol: Protocol::Http3,
+    },
+    Case {
+        about: "HTTP/3, 8 connections of 8 streams, 100 KB",
+        file: "100k.bin",
+        options: HTTP3,
+        wrk: None,
+        protocol: Protocol::Http3,
+    },
 ];
+
+const HTTP2: &[&str] = &["-k", "--http", "2", "-c", "8", "--streams", "8"];
+const HTTP3: &[&str] = &["-k", "--http", "3", "-c", "8", "--streams", "8"];
 
 /// Runs the bench and prints it.
 pub fn run() -> Result<()> {
-    for program in ["wrk", "nginx", "apache2", "openssl", "taskset"] {
+    run_with(&[])
+}
+
+/// Runs the bench with the options of its command line: `--only PART`.
+pub fn run_with(words: &[&str]) -> Result<()> {
+    let (only, others) = only(words, &PARTS)?;
+    if let Some(other) = others.first() {
+        bail!("`{other}` is not understood; there is --only PART");
+    }
+    for program in ["wrk", "nginx", "apache2", "caddy", "openssl", "taskset"] {
         need(program)?;
     }
     let client = Client::lasting(yamabiko()?, SECONDS)?;
@@ -62,11 +106,12 @@ pub fn run() -> Result<()> {
         "one server core, 64 connections in a closed loop from the other; {} measurements of {SECONDS} s each, medians.\n\
          us of CPU per request: of the server's processes (user, system, CPU as their sum), and softirq of its core,\n\
          which is in part counted in system too; on loopback it is also the client's receiving. Each is compared with the\n\
-         better of nginx's settings, by rate and by CPU, and with MAX. Core: busy share of the server's core during the\n\
+         better of nginx's settings (HTTP/3: with Caddy), by rate and by CPU, and with MAX. Core: busy share of the server's core during the\n\
          measurement, and of the generator's core, its start and end included.",
         2 * ROUNDS
     );
-    for (at, case) in CASES.iter().enumerate() {
+    for (at, case) in CASES.iter().enumerate().filter(|(_, case)| only.is_none_or(|part| part == case.protocol.part()))
+    {
         // Each port is used once, since connections of the previous case may still be closing.
         let (peers, missing) = peers::start(&client, &files, case.protocol, case.file, at)?;
         println!("\n{}", case.about);
@@ -114,10 +159,10 @@ fn show(peers: &[Peer], figures: &[Vec<Measured>]) {
         "server",
         "req/s",
         "(low to high)",
-        "/ nginx",
+        "/ peer",
         "/ MAX",
         "CPU",
-        "/ nginx",
+        "/ peer",
         "/ MAX",
         "user",
         "system",
@@ -125,7 +170,7 @@ fn show(peers: &[Peer], figures: &[Vec<Measured>]) {
         "core",
         "generator"
     );
-    // The better of nginx's two configurations is the reference, by rate and by CPU.
+    // The peer: the better of nginx's two configurations, by rate and by CPU; with HTTP/3 Caddy.
     let fastest = reference(peers, figures, rate_of, |value| -value);
     let cheapest = reference(peers, figures, cpu_of, |value| value);
     let max = peers.iter().position(|peer| peer.name.starts_with("MAX"));
@@ -160,14 +205,14 @@ fn show(peers: &[Peer], figures: &[Vec<Measured>]) {
     }
 }
 
-/// The configuration of nginx with the smallest median of `value`, ordered by `order`.
+/// The configuration of the peer with the smallest median of `value`, ordered by `order`.
 fn reference(
     peers: &[Peer],
     figures: &[Vec<Measured>],
     value: fn(&Measured) -> f64,
     order: fn(f64) -> f64,
 ) -> Option<usize> {
-    let among = (0..peers.len()).filter(|&at| peers[at].name.starts_with("nginx"));
+    let among = (0..peers.len()).filter(|&at| ["nginx", "Caddy"].iter().any(|peer| peers[at].name.starts_with(peer)));
     among.min_by(|a, b| {
         let of = |at: usize| order(median(&values(&figures[at], value)));
         of(*a).total_cmp(&of(*b))

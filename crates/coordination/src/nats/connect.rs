@@ -1,7 +1,8 @@
 //! The connection to the server.
 
+use std::io::ErrorKind;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_nats::{Client, ConnectErrorKind, ConnectOptions, Event};
 use tokio::sync::mpsc;
@@ -30,7 +31,8 @@ pub async fn connect(
     index: u32,
     (lines, early): (&mut mpsc::Receiver<ToCoordinator>, &mut Option<ToCoordinator>),
 ) -> Result<(Client, mpsc::Receiver<bool>), String> {
-    let mut waited = Duration::ZERO;
+    let began = Instant::now();
+    let mut is_first = true;
     loop {
         let (sender, events) = mpsc::channel(EVENTS);
         let connecting = timeout(CONNECT_TIMEOUT, options(index, sender).await?.connect(&address.server));
@@ -42,6 +44,7 @@ pub async fn connect(
                     | ConnectErrorKind::Authentication
                     | ConnectErrorKind::AuthorizationViolation
                     | ConnectErrorKind::Tls => return Err(format!("NATS at {address}: {error}")),
+                    _ if is_refused_by_tls(&error) => return Err(format!("NATS at {address}: {error}")),
                     _ => error.to_string(),
                 },
                 Err(_) => "no answer".into(),
@@ -55,17 +58,17 @@ pub async fn connect(
                 _ => return Err("interrupted before the start".into()),
             },
         };
-        if waited.is_zero() {
+        if std::mem::take(&mut is_first) {
             super::note(format_args!(
                 "NATS at {address} cannot be reached ({why}); trying for {} s",
                 READY_TIMEOUT.as_secs()
             ));
         }
-        if waited >= READY_TIMEOUT {
+        if began.elapsed() >= READY_TIMEOUT {
             return Err(format!("NATS at {address} cannot be reached: {why}"));
         }
         tokio::select! {
-            () = sleep(RETRY_INTERVAL) => waited += RETRY_INTERVAL,
+            () = sleep(RETRY_INTERVAL) => {}
             line = lines.recv() => match line {
                 Some(ToCoordinator::Progress(_)) => {}
                 Some(trial @ ToCoordinator::Trial { .. }) => *early = Some(trial),
@@ -73,6 +76,19 @@ pub async fn connect(
             },
         }
     }
+}
+
+/// Whether one end refuses the other's certificate, or does not speak TLS: repeating changes nothing.
+fn is_refused_by_tls(error: &async_nats::ConnectError) -> bool {
+    let mut next: Option<&(dyn std::error::Error + 'static)> = std::error::Error::source(error);
+    while let Some(error) = next {
+        // The kind that rustls gives its own errors.
+        if error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == ErrorKind::InvalidData) {
+            return true;
+        }
+        next = error.source();
+    }
+    false
 }
 
 async fn options(index: u32, events: mpsc::Sender<bool>) -> Result<ConnectOptions, String> {

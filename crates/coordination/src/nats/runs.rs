@@ -139,7 +139,7 @@ fn passing(error: impl std::fmt::Display) -> Failure {
     Failure::Passing(error.to_string())
 }
 
-/// Repeats a transfer until it succeeds or fails for good.
+/// Repeats a transfer until it succeeds or fails permanently.
 async fn repeated<F: Future<Output = Result<(), Failure>>>(transfer: impl Fn() -> F) -> Result<(), String> {
     let mut attempt = 1;
     loop {
@@ -167,12 +167,14 @@ async fn send(
 
 async fn put(client: Client, bucket: String, object: &str, archive: &Path) -> Result<(), Failure> {
     let context = jetstream::new(client);
-    context.query_account().await.map_err(|error| match error.kind() {
-        AccountErrorKind::JetStreamUnavailable | AccountErrorKind::JetStream(_) => Failure::Lasting(format!(
+    // Only whether there is a JetStream: after a server was killed, the client cannot read this answer.
+    if let Err(error) = context.query_account().await
+        && matches!(error.kind(), AccountErrorKind::JetStreamUnavailable | AccountErrorKind::JetStream(_))
+    {
+        return Err(Failure::Lasting(format!(
             "the server has no object store ({error}); JetStream is enabled by nats-server's option -js"
-        )),
-        _ => passing(error),
-    })?;
+        )));
+    }
     let config = object_store::Config {
         bucket,
         description: Some("runs of yamabiko's shards".into()),

@@ -37,21 +37,29 @@ impl OneWay {
             return Some(OneWay { up, down, grounded: true });
         }
         let measured = both_ends(client, server);
-        if let Some(rtt) = evidence.configured_rtt_ns {
-            let (up, down) = measured.unwrap_or((rtt / 2, rtt / 2));
-            let up = if up.saturating_add(down) > rtt { up.min(rtt / 2) } else { up };
-            return Some(OneWay { up, down: rtt.saturating_sub(up), grounded: true });
-        }
-        if let Some((up, down)) = measured {
-            // A queue that never empties is most often in one direction only.
-            let grounded = up.max(down) <= (up.min(down) / 4).saturating_mul(5).saturating_add(ASYMMETRY_TOLERANCE_NS);
-            return Some(OneWay { up, down, grounded });
+        if evidence.configured_rtt_ns.is_some() || measured.is_some() {
+            return OneWay::stated(evidence.configured_rtt_ns, measured);
         }
         let rtt = handshake(client)
             .or_else(|| handshake(server))
             .or_else(|| kernel(evidence))
             .or_else(|| connect(evidence))?;
         Some(OneWay { up: rtt / 2, down: rtt - rtt / 2, grounded: false })
+    }
+}
+
+impl OneWay {
+    /// By the configured round-trip time, and the fastest packets each way (up, down), whichever there are.
+    pub(crate) fn stated(configured_rtt_ns: Option<u64>, measured: Option<(u64, u64)>) -> Option<OneWay> {
+        if let Some(rtt) = configured_rtt_ns {
+            let (up, down) = measured.unwrap_or((rtt / 2, rtt / 2));
+            let up = if up.saturating_add(down) > rtt { up.min(rtt / 2) } else { up };
+            return Some(OneWay { up, down: rtt.saturating_sub(up), grounded: true });
+        }
+        let (up, down) = measured?;
+        // A queue that never empties is most often in one direction only.
+        let grounded = up.max(down) <= (up.min(down) / 4).saturating_mul(5).saturating_add(ASYMMETRY_TOLERANCE_NS);
+        Some(OneWay { up, down, grounded })
     }
 }
 

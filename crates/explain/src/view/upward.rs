@@ -9,7 +9,7 @@ use super::{OneWay, Parts, Unwrapper, highest};
 use crate::evidence::{Packet, PathRecord};
 
 /// An upward packet that arrived at the server.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Up {
     /// When it left the client.
     pub(crate) left: u64,
@@ -28,7 +28,7 @@ pub(crate) struct Up {
 }
 
 /// Payload that left the client.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RequestPacket {
     /// When it left.
     pub(crate) left: u64,

@@ -96,6 +96,7 @@ pub fn evidence(world: &World, recording: Recording, inputs: Inputs) -> Evidence
         path: all.then_some(recording.path),
         client_tcp: None,
         server_tcp: all.then_some(recording.samples),
+        quic: None,
         http2: (all && world.is_http2()).then_some(windows),
         server_cpu: all.then_some(recording.cpu),
         protocol: all.then_some(protocol),

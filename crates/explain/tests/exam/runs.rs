@@ -41,6 +41,7 @@ pub fn evidence(world: &World, recording: &Recording) -> Evidence {
         links: &links,
         rtts_ns: &[world.rtt],
         protocol: if world.is_http2() { Protocol::Http2 } else { Protocol::Http1 },
+        quic: None,
         http2_windows: [world.stream_window.or(world.connection_window).unwrap_or(1 << 30); 2],
         http2_frames: None,
         server_tcp: Some(&samples),

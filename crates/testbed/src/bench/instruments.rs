@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use load::{GaugeMerger, Tally, TallySpec};
+use plan::HttpVersion;
 use polymix::Verifier;
 use sys::netlink::SockDiag;
 use tap::self_tap::SelfTap;
@@ -154,14 +155,18 @@ fn start_keeping(
     if !loops.resolved.plan.watch.keep || !folder.is_stored() || network.taps.is_none() {
         return Ok((None, None));
     }
+    let is_quic = loops.resolved.plan.load.http == HttpVersion::Http3;
+    let without_samples = || if is_quic { KeptPackets::of_quic() } else { KeptPackets::default() };
     let server = network.topology.as_ref().filter(|topology| topology.server.is_some());
     let diag = server.and_then(|topology| topology.server_net.run(SockDiag::open).ok()?.ok());
-    let Some((topology, diag)) = server.zip(diag) else { return Ok((None, Some(KeptPackets::default()))) };
+    let Some((topology, diag)) = server.zip(diag) else { return Ok((None, Some(without_samples()))) };
     let waits = WaitReader::new(topology.cgroup.as_ref(), topology.server.as_ref());
     let cores = loops.resources.cores.watch_cores();
     let (sampler, feed) = ServerSampler::start(loops.schedule.clock, diag, waits, cores)
         .map_err(TestbedError::system("start sampling the server"))?;
-    Ok((Some(sampler), Some(KeptPackets::feeding(Some(feed)))))
+    // The kernel knows nothing of QUIC's state: only the server's CPU waits are sampled.
+    let kept = if is_quic { without_samples() } else { KeptPackets::feeding(Some(feed)) };
+    Ok((Some(sampler), Some(kept)))
 }
 
 fn start_capture(

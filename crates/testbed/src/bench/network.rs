@@ -13,7 +13,7 @@ use super::resources::Resources;
 use crate::drive::path_io::PathIo;
 use crate::error::TestbedError;
 use crate::topology::{self, Topology};
-use crate::watching::Taps;
+use crate::watching::{CLIENT_SNAPLEN, Taps};
 use crate::{distances, server};
 use plan::{HttpVersion, PathPlan, Plan};
 
@@ -43,7 +43,11 @@ impl Network {
         let (topology, path_io) = create_topology(resolved, resources, path, &spec, log.as_deref())?;
         let plan = &resolved.plan;
         let port = resolved.destination.addresses[0].port();
-        let taps = Taps::open(&topology, plan.watch_at(), Some(port), (plan.snaplen(), plan.watch.ring))?;
+        // Kept datagrams of QUIC are decrypted, those of the clients' end as well.
+        let is_decrypted = plan.watch.keep && plan.load.http == HttpVersion::Http3;
+        let at_clients = if is_decrypted { plan.snaplen() } else { CLIENT_SNAPLEN };
+        let snaplens = [plan.snaplen(), at_clients];
+        let taps = Taps::open(&topology, plan.watch_at(), Some(port), (snaplens, plan.watch.ring))?;
         Ok(Network { topology: Some(topology), path_io: Some(path_io), is_captured: taps.is_some(), taps })
     }
 

@@ -44,7 +44,7 @@ pub(super) fn check(resolved: &Resolved, arrivals: &Arrivals) -> Result<(), Test
     if let Some(other) = plan.target.owned.iter().find(|owned| !hosts.iter().any(|(_, target)| names(owned, target))) {
         let hosts: Vec<&str> = hosts.iter().map(|(_, target)| target.host.as_str()).collect();
         return Err(TestbedError::Plan(format!(
-            "[target] owned (--i-own-the-target): `{}` is no host of this load; expected {}",
+            "[target] owned (--i-own-the-target): `{}` is not a host of this load; expected {}",
             units::printable(other),
             hosts.join(", ")
         )));

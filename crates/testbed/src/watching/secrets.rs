@@ -9,6 +9,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use watch::Watch;
 
+use crate::packets::KeptPackets;
+
 /// Most secrets that wait for the capture, some 30 MB. A connection has up to five.
 const QUEUED_SECRETS_MAX: usize = 1 << 18;
 /// Longest secret: of SHA-384.
@@ -78,11 +80,15 @@ impl rustls::KeyLog for SecretSender {
 }
 
 impl SecretReceiver {
-    /// Passes the secrets that have arrived to the analysis.
-    pub(super) fn pass_to(&self, watch: &mut Watch) {
+    /// Passes the secrets that have arrived to the analysis, and to the kept packets that they decrypt.
+    pub(super) fn pass_to(&self, watch: &mut Watch, kept: Option<&mut KeptPackets>) {
+        let mut kept = kept;
         while let Ok(secret) = self.receiver.try_recv() {
             self.state.queued.fetch_sub(1, Ordering::Relaxed);
             watch.report_secret(secret.label, &secret.random, &secret.bytes[..secret.length]);
+            if let Some(kept) = &mut kept {
+                kept.secret(secret.label, &secret.random, &secret.bytes[..secret.length]);
+            }
         }
     }
 
@@ -127,7 +133,7 @@ mod tests {
         let mut watch = Watch::new(watch::WatchSpec { secrets_are_reported: true, ..watch::WatchSpec::default() });
         for number in 0..10 {
             sender.log("CLIENT_RANDOM", &[number; 32], &[7; 48]);
-            receiver.pass_to(&mut watch);
+            receiver.pass_to(&mut watch, None);
         }
         assert_eq!(receiver.lost(), 0);
     }

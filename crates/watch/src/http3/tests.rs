@@ -59,6 +59,7 @@ impl Bench {
             reading: &mut self.reading,
             words: &mut self.words,
             requests: &mut self.requests,
+            quic_packets: &mut crate::quic::PacketLog::default(),
             held: &mut self.held,
         };
         then(&mut self.http, &mut context.out(&key, 0, false));

@@ -6,12 +6,13 @@ mod unread;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use schema::{Direction, QuicConnectionRecord, QuicSent, RecordEnd};
+use schema::{Direction, QuicConnectionRecord, QuicPacketKind, QuicSent, RecordEnd};
 use units::Timestamp;
 use wire::quic::{ConnectionId, LongBody, LongHeader, LongKind, is_long};
 use wire::tls::handshake::{self, ClientHello, kind};
 
 use super::initial::{Content, Initial};
+use super::packets::Logged;
 use super::protection;
 use super::secure::{Packet, PacketKind, Secure};
 use super::spin::Spin;
@@ -61,8 +62,10 @@ pub(crate) struct QuicFlow {
     /// With the secrets of a key log.
     secure: Option<Box<Secure>>,
     /// Encrypted packets that cannot be read yet: 0-RTT packets before the server's choice of a protocol, all packets
-    /// before the client has reported its secrets.
+    /// before the client has reported its secrets, or, where packets are logged, before the server's ServerHello.
     unread: Unread,
+    /// Whether packets wait for the secrets.
+    awaits_secrets: bool,
     /// Connection IDs that have become known, and the direction of packets to them.
     new_ids: Vec<(ConnectionId, Direction)>,
     server_name: Option<Arc<[u8]>>,
@@ -121,6 +124,7 @@ impl QuicFlow {
             cipher_suite: None,
             secure: None,
             unread: Unread::default(),
+            awaits_secrets: false,
             new_ids: Vec::new(),
             server_name: None,
             offered_protocols: None,
@@ -210,12 +214,14 @@ impl QuicFlow {
         let header = LongHeader::parse(rest)?;
         if header.version == 0 {
             self.version_negotiations += u32::from(direction == Direction::Down);
+            self.log(direction, (QuicPacketKind::VersionNegotiation, 0), left, &[], out);
             return Some(left);
         }
         let Some(kind) = header.kind() else { return Some(left) };
         if kind == LongKind::Retry {
             let is_whole = rest.len() == left;
             if direction == Direction::Down && is_whole {
+                self.log(direction, (QuicPacketKind::Retry, 0), left, &[], out);
                 self.receive_retry(&header, rest, out);
             }
             return Some(left);
@@ -284,6 +290,8 @@ impl QuicFlow {
             return None;
         };
         initial.note_sent(direction, number, out.at);
+        let kind = (QuicPacketKind::Initial, number);
+        self.log(direction, kind, packet.len(), protection::payload(scratch, number_at), out);
         let content = initial.read(direction, protection::payload(scratch, number_at));
         self.note_content(direction, &content, &initial, out);
         if content.has_crypto {
@@ -291,6 +299,14 @@ impl QuicFlow {
         }
         self.keep_initial(*initial, out);
         Some(())
+    }
+
+    /// Logs a packet with its frames, if packets are asked for.
+    fn log(&self, direction: Direction, kind: (QuicPacketKind, u64), length: usize, payload: &[u8], out: &mut Out<'_>) {
+        if out.quic_packets.is_used() {
+            let ((kind, number), connection, at) = (kind, out.connection, out.at);
+            out.quic_packets.add(Logged { connection, at, direction, kind, number, length }, payload);
+        }
     }
 
     fn note_content(&mut self, direction: Direction, content: &Content, initial: &Initial, out: &mut Out<'_>) {
@@ -328,6 +344,7 @@ impl QuicFlow {
         }
         let Some(hello) = ClientHello::parse(body) else { return };
         self.client_random = Some(hello.random);
+        out.quic_packets.note_parameters(out.connection, &hello);
         self.server_name = hello.server_name.map(|name| out.words.share(name));
         self.offered_protocols = hello.protocols.map(|list| {
             let names: Vec<&[u8]> = handshake::protocols(list).collect();

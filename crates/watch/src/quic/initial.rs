@@ -84,8 +84,8 @@ impl Initial {
             crate::work::spend(1);
             let after = match kind {
                 PADDING | PING => Some(rest),
-                ACK | ACK_ECN => read_ack(rest, kind == ACK_ECN).map(|(largest, rest)| {
-                    content.acknowledged = content.acknowledged.max(Some(largest));
+                ACK | ACK_ECN => read_ack(rest, kind == ACK_ECN).map(|(ack, rest)| {
+                    content.acknowledged = content.acknowledged.max(Some(ack.largest));
                     rest
                 }),
                 CRYPTO => self.read_crypto(direction, rest).inspect(|_| content.has_crypto = true),
@@ -127,20 +127,51 @@ impl Initial {
     }
 }
 
-/// Reads the body of an ACK frame; returns the largest packet number, and the rest.
-pub(super) fn read_ack(mut frame: &[u8], has_ecn: bool) -> Option<(u64, &[u8])> {
+/// An ACK frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ack<'a> {
+    /// Highest packet number.
+    pub(super) largest: u64,
+    /// The delay as sent, without the sender's exponent.
+    pub(super) delay: u64,
+    /// Packets below the highest that its range has.
+    first: u64,
+    /// Pairs of gap and length.
+    others: &'a [u8],
+}
+
+impl<'a> Ack<'a> {
+    /// First and last number of each range, from the highest range on, up to one that is below 0.
+    pub(super) fn ranges(self) -> impl Iterator<Item = (u64, u64)> + 'a {
+        let mut others = self.others;
+        let mut next = self.largest.checked_sub(self.first).map(|first| (first, self.largest));
+        std::iter::from_fn(move || {
+            let (first, last) = next.take()?;
+            next = varint(&mut others).zip(varint(&mut others)).and_then(|(gap, length)| {
+                let last = first.checked_sub(gap)?.checked_sub(2)?;
+                Some((last.checked_sub(length)?, last))
+            });
+            Some((first, last))
+        })
+    }
+}
+
+/// Reads the body of an ACK frame; returns it and the rest.
+pub(super) fn read_ack(mut frame: &[u8], has_ecn: bool) -> Option<(Ack<'_>, &[u8])> {
     let largest = varint(&mut frame)?;
-    let (_delay, ranges) = (varint(&mut frame)?, varint(&mut frame)?);
-    varint(&mut frame)?;
+    let (delay, ranges) = (varint(&mut frame)?, varint(&mut frame)?);
+    let first = varint(&mut frame)?;
+    let others = frame;
     for _ in 0..ranges {
         crate::work::spend(1);
         varint(&mut frame)?;
         varint(&mut frame)?;
     }
+    let others = &others[..others.len() - frame.len()];
     for _ in 0..if has_ecn { 3 } else { 0 } {
         varint(&mut frame)?;
     }
-    Some((largest, frame))
+    Some((Ack { largest, delay, first, others }, frame))
 }
 
 pub(super) const PADDING: u8 = 0x00;

@@ -1,11 +1,12 @@
 //! The part of a QUIC connection that its secrets make readable: the chosen protocol, connection IDs, the close, and
 //! HTTP/3.
 
-use schema::Direction;
+use schema::{Direction, QuicPacketKind};
 use wire::quic::ConnectionId;
 use wire::tls::handshake::{self, kind};
 
 use super::assembly::Assembly;
+use super::packets::Logged;
 use super::session::{Frame, Session, read_frames};
 use crate::http3::Http3;
 use crate::keylog::Secrets;
@@ -45,6 +46,16 @@ pub(super) enum PacketKind {
     Data,
 }
 
+impl PacketKind {
+    fn logged(self) -> QuicPacketKind {
+        match self {
+            PacketKind::Handshake => QuicPacketKind::Handshake,
+            PacketKind::Early => QuicPacketKind::EarlyData,
+            PacketKind::Data => QuicPacketKind::Data,
+        }
+    }
+}
+
 impl Secure {
     /// `None` if the secrets do not fit the cipher suite, or there is no memory.
     pub(super) fn new(secrets: &Secrets, version: u32, suite: u16, out: &mut Out<'_>) -> Option<Secure> {
@@ -72,11 +83,13 @@ impl Secure {
         out: &mut Out<'_>,
     ) -> Option<News> {
         let Packet { bytes, number_at, kind } = packet;
-        let payload = match kind {
+        let (number, payload) = match kind {
             PacketKind::Handshake => self.session.open_handshake(direction, bytes, number_at, scratch)?,
             PacketKind::Early => self.session.open_early(bytes, number_at, scratch)?,
             PacketKind::Data => self.session.open_short(direction, bytes, number_at, scratch)?,
         };
+        let (connection, at, length) = (out.connection, out.at, bytes.len());
+        out.quic_packets.add(Logged { connection, at, direction, kind: kind.logged(), number, length }, payload);
         let mut news = News::default();
         let (hello, http3) = (&mut self.hello, &mut self.http3);
         read_frames(payload, |frame| match frame {
@@ -90,13 +103,12 @@ impl Secure {
                     http3.reset(direction, id, out);
                 }
             }
-            Frame::Crypto { offset, bytes } => {
-                if kind == PacketKind::Handshake && direction == Direction::Down {
-                    read_hello(hello, http3, offset, bytes);
-                }
+            Frame::Crypto { offset, bytes } if kind == PacketKind::Handshake && direction == Direction::Down => {
+                read_hello(hello, http3, offset, bytes);
             }
             Frame::NewId(id) => news.ids.push(id),
             Frame::Close { error } => news.close_error = Some(error),
+            _ => {}
         });
         if kind == PacketKind::Data && direction == Direction::Down {
             // The server has sent its hello, which was not captured: the protocol stays unknown.

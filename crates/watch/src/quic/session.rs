@@ -4,7 +4,7 @@
 use schema::Direction;
 use wire::quic::{ConnectionId, varint};
 
-use super::initial::{self, read_ack};
+use super::initial::{self, Ack, read_ack};
 use super::protection::{self, Protection, Unmasked, payload};
 use crate::crypto::{Keys, Secret, Suite};
 use crate::keylog::Secrets;
@@ -55,6 +55,27 @@ pub(super) enum Frame<'a> {
     Close {
         error: u64,
     },
+    Ack(Ack<'a>),
+    MaxData(u64),
+    MaxStreamData {
+        id: u64,
+        bytes: u64,
+    },
+    DataBlocked(u64),
+    StreamDataBlocked {
+        id: u64,
+        limit: u64,
+    },
+    Ping,
+    /// Any other frame than PADDING.
+    Other,
+}
+
+impl Frame<'_> {
+    /// Whether the receiver acknowledges a packet with it (RFC 9002, section 2).
+    pub(super) fn is_ack_eliciting(&self) -> bool {
+        !matches!(self, Frame::Ack(_) | Frame::Close { .. })
+    }
 }
 
 impl Session {
@@ -72,20 +93,20 @@ impl Session {
         })
     }
 
-    /// Decrypts a packet with a short header into `scratch`; returns its payload.
+    /// Decrypts a packet with a short header into `scratch`; returns its number and its payload.
     pub(super) fn open_short<'a>(
         &mut self,
         direction: Direction,
         packet: &[u8],
         number_at: usize,
         scratch: &'a mut Vec<u8>,
-    ) -> Option<&'a [u8]> {
+    ) -> Option<(u64, &'a [u8])> {
         let version = self.version;
         let side = &mut self.sides[direction.index()];
         let header = side.protection.unmask(packet, number_at)?;
         let number = side.open(version, packet, number_at, header, scratch)?;
         side.protection.note(number);
-        Some(payload(scratch, number_at))
+        Some((number, payload(scratch, number_at)))
     }
 
     /// Decrypts a Handshake packet.
@@ -95,12 +116,12 @@ impl Session {
         packet: &[u8],
         number_at: usize,
         scratch: &'a mut Vec<u8>,
-    ) -> Option<&'a [u8]> {
+    ) -> Option<(u64, &'a [u8])> {
         let protection = self.handshake[direction.index()].as_mut()?;
         let header = protection.unmask(packet, number_at)?;
         let number = protection.open(None, packet, number_at, header, scratch)?;
         protection.note(number);
-        Some(payload(scratch, number_at))
+        Some((number, payload(scratch, number_at)))
     }
 
     /// Decrypts a 0-RTT packet.
@@ -109,14 +130,14 @@ impl Session {
         packet: &[u8],
         number_at: usize,
         scratch: &'a mut Vec<u8>,
-    ) -> Option<&'a [u8]> {
+    ) -> Option<(u64, &'a [u8])> {
         let early = self.early.as_mut()?;
         let header = early.unmask(packet, number_at)?;
         let number = early.open(None, packet, number_at, header, scratch)?;
         early.note(number);
         // 0-RTT and 1-RTT packets share their numbers.
         self.sides[0].protection.note(number);
-        Some(payload(scratch, number_at))
+        Some((number, payload(scratch, number_at)))
     }
 }
 
@@ -172,8 +193,14 @@ fn read_frame<'a>(mut bytes: &'a [u8], each: &mut impl FnMut(Frame<'a>)) -> Opti
     let kind = varint(&mut bytes)?;
     let numbers = |bytes: &mut &'a [u8], count: usize| (0..count).try_for_each(|_| varint(bytes).map(|_| ()));
     match kind {
-        PADDING | PING | HANDSHAKE_DONE | IMMEDIATE_ACK => {}
-        ACK | ACK_ECN => return read_ack(bytes, kind == ACK_ECN).map(|(_, rest)| rest),
+        PADDING => return Some(bytes),
+        PING => each(Frame::Ping),
+        HANDSHAKE_DONE | IMMEDIATE_ACK => each(Frame::Other),
+        ACK | ACK_ECN => {
+            let (ack, rest) = read_ack(bytes, kind == ACK_ECN)?;
+            each(Frame::Ack(ack));
+            return Some(rest);
+        }
         RESET_STREAM => {
             let id = varint(&mut bytes)?;
             numbers(&mut bytes, 2)?;
@@ -186,7 +213,10 @@ fn read_frame<'a>(mut bytes: &'a [u8], each: &mut impl FnMut(Frame<'a>)) -> Opti
             each(Frame::Crypto { offset, bytes: content });
             return Some(rest);
         }
-        NEW_TOKEN => skip_counted(&mut bytes)?,
+        NEW_TOKEN => {
+            skip_counted(&mut bytes)?;
+            each(Frame::Other);
+        }
         STREAM..=STREAM_LAST => {
             let id = varint(&mut bytes)?;
             let offset = if kind & OFFSET != 0 { varint(&mut bytes)? } else { 0 };
@@ -195,10 +225,22 @@ fn read_frame<'a>(mut bytes: &'a [u8], each: &mut impl FnMut(Frame<'a>)) -> Opti
             each(Frame::Stream { id, offset, bytes: content, ends: kind & FIN != 0 });
             return Some(rest);
         }
-        MAX_DATA | MAX_STREAMS_BIDI | MAX_STREAMS_UNI | DATA_BLOCKED | STREAMS_BLOCKED_BIDI | STREAMS_BLOCKED_UNI
-        | RETIRE_CONNECTION_ID => numbers(&mut bytes, 1)?,
-        STOP_SENDING | MAX_STREAM_DATA | STREAM_DATA_BLOCKED => numbers(&mut bytes, 2)?,
-        ACK_FREQUENCY | RESET_STREAM_AT => numbers(&mut bytes, 4)?,
+        MAX_DATA => each(Frame::MaxData(varint(&mut bytes)?)),
+        DATA_BLOCKED => each(Frame::DataBlocked(varint(&mut bytes)?)),
+        MAX_STREAM_DATA => each(Frame::MaxStreamData { id: varint(&mut bytes)?, bytes: varint(&mut bytes)? }),
+        STREAM_DATA_BLOCKED => each(Frame::StreamDataBlocked { id: varint(&mut bytes)?, limit: varint(&mut bytes)? }),
+        MAX_STREAMS_BIDI | MAX_STREAMS_UNI | STREAMS_BLOCKED_BIDI | STREAMS_BLOCKED_UNI | RETIRE_CONNECTION_ID => {
+            numbers(&mut bytes, 1)?;
+            each(Frame::Other);
+        }
+        STOP_SENDING => {
+            numbers(&mut bytes, 2)?;
+            each(Frame::Other);
+        }
+        ACK_FREQUENCY | RESET_STREAM_AT => {
+            numbers(&mut bytes, 4)?;
+            each(Frame::Other);
+        }
         NEW_CONNECTION_ID => {
             numbers(&mut bytes, 2)?;
             let (&length, rest) = bytes.split_first()?;
@@ -206,14 +248,27 @@ fn read_frame<'a>(mut bytes: &'a [u8], each: &mut impl FnMut(Frame<'a>)) -> Opti
             each(Frame::NewId(ConnectionId::new(id)?));
             bytes = rest.get(RESET_TOKEN..)?;
         }
-        PATH_CHALLENGE | PATH_RESPONSE => bytes = bytes.get(8..)?,
+        PATH_CHALLENGE | PATH_RESPONSE => {
+            bytes = bytes.get(8..)?;
+            each(Frame::Other);
+        }
         CONNECTION_CLOSE | APPLICATION_CLOSE => {
             each(Frame::Close { error: varint(&mut bytes)? });
             return None;
         }
-        DATAGRAM => return Some(&[]),
-        DATAGRAM_COUNTED => skip_counted(&mut bytes)?,
-        _ => return None,
+        DATAGRAM => {
+            each(Frame::Other);
+            return Some(&[]);
+        }
+        DATAGRAM_COUNTED => {
+            skip_counted(&mut bytes)?;
+            each(Frame::Other);
+        }
+        _ => {
+            // Of an unknown frame only the type can be read: all but ACK, PADDING and CONNECTION_CLOSE elicit an ACK.
+            each(Frame::Other);
+            return None;
+        }
     }
     Some(bytes)
 }
@@ -277,7 +332,7 @@ mod tests {
     fn frames_are_read_behind_all_others() {
         let frames = [
             &[PADDING as u8, PING as u8][..],
-            &[2, 9, 0, 1, 0, 0, 0],
+            &[2, 9, 0, 1, 0, 0, 1],
             &[5, 0, 1],
             &[0x10, 0x40, 9],
             &[0x18, 1, 0, 4, 1, 2, 3, 4],
@@ -291,6 +346,17 @@ mod tests {
         .concat();
         let mut seen = Vec::new();
         read_frames(&frames, |frame| seen.push(frame));
+        let is_followed = |frame: &Frame<'_>| {
+            matches!(frame, Frame::NewId(_) | Frame::Stream { .. } | Frame::Reset { .. } | Frame::Close { .. })
+        };
+        let acked = seen.iter().find_map(|frame| match frame {
+            Frame::Ack(ack) => Some((ack.delay, ack.ranges().collect::<Vec<_>>())),
+            _ => None,
+        });
+        assert_eq!(acked, Some((0, vec![(9, 9), (6, 7)])));
+        assert_eq!(seen.iter().filter(|frame| **frame == Frame::MaxData(9)).count(), 1);
+        assert!(seen.iter().all(|frame| matches!(frame, Frame::Ack(_)) != frame.is_ack_eliciting()));
+        seen.retain(is_followed);
         let expected = [
             Frame::NewId(ConnectionId::new(&[1, 2, 3, 4]).unwrap()),
             Frame::Stream { id: 4, offset: 256, bytes: b"hi", ends: true },

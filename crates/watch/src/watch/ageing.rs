@@ -80,6 +80,7 @@ impl Watch {
             reading: &mut self.reading,
             words: &mut self.words,
             requests: &mut self.requests,
+            quic_packets: &mut self.quic_packets,
             held: &mut self.held,
         };
         self.connections.push(flow.record([key.end(false), key.end(true)], end, &mut out));

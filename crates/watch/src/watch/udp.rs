@@ -1,6 +1,6 @@
 //! UDP datagrams: those of QUIC connections are analysed, others are counted.
 
-use schema::{Quantiles, QuicConnectionRecord};
+use schema::{Quantiles, QuicConnectionRecord, QuicPacket};
 use units::Timestamp;
 use units::time::saturating_nanos;
 use wire::ip;
@@ -62,6 +62,7 @@ impl Watch {
             reading: &mut self.reading,
             words: &mut self.words,
             requests: &mut self.requests,
+            quic_packets: &mut self.quic_packets,
             held: &mut self.held,
         };
         let result = then(&mut self.quic, &mut context);
@@ -87,6 +88,17 @@ impl Watch {
     /// Appends the QUIC connections whose records were closed since the last call, in the order of closing.
     pub fn take_quic_connections(&mut self, into: &mut Vec<QuicConnectionRecord>) {
         self.quic.take(into);
+    }
+
+    /// Appends the decrypted packets of QUIC connections since the last call, if they are asked for
+    /// ([`crate::WatchSpec::quic_packets`]). Take them often: at most a million wait.
+    pub fn take_quic_packets(&mut self, into: &mut Vec<QuicPacket>) {
+        self.quic_packets.take(into);
+    }
+
+    /// Decrypted packets that were left out, because too many waited to be taken.
+    pub fn quic_packets_lost(&self) -> u64 {
+        self.quic_packets.lost()
     }
 
     /// Round-trip times of all QUIC handshakes so far at this capture point, in ns.

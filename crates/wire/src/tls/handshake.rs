@@ -154,6 +154,12 @@ pub mod kind {
 
 /// The transport parameter with the idle timeout in milliseconds.
 pub const MAX_IDLE_TIMEOUT: u64 = 1;
+/// The transport parameter with the bytes of all streams that the peer may send at first.
+pub const INITIAL_MAX_DATA: u64 = 4;
+/// The transport parameter with the bytes that the peer may send at first on a stream that this end opened.
+pub const INITIAL_MAX_STREAM_DATA_BIDI_LOCAL: u64 = 5;
+/// The transport parameter with the exponent of the delays in ACKs.
+pub const ACK_DELAY_EXPONENT: u64 = 10;
 
 const SERVER_NAME: u16 = 0;
 const PROTOCOLS: u16 = 16;

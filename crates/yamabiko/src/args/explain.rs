@@ -25,6 +25,9 @@ pub struct Explain {
     /// Also read a capture of the same connections at the server, on the same clock; --read is then of the client
     #[arg(long, value_name = "FILE", requires = "read", help_heading = "Capture file")]
     pub read_server: Option<PathBuf>,
+    /// Decrypt HTTP/3 with the secrets in this file, as written by SSLKEYLOGFILE
+    #[arg(long, value_name = "FILE", requires = "read", help_heading = "Capture file")]
+    pub keylog: Option<PathBuf>,
     /// Also write a page with stacked bars and time-sequence diagrams to this file, and print its URL; `-` is standard
     /// output
     #[arg(long, value_name = "FILE", value_parser = crate::page_file::output, help_heading = "Explanation")]
@@ -39,7 +42,7 @@ pub struct Explain {
 }
 
 /// Options of a run that also apply to a capture file.
-const WITH_FILES: &[&str] = &["read", "at", "read_server", "rtt", "json", "html", "parquet"];
+const WITH_FILES: &[&str] = &["read", "at", "read_server", "keylog", "rtt", "json", "html", "parquet"];
 /// Options of a run that also apply to a stored one.
 const WITH_STORED: &[&str] = &["url", "json", "html", "parquet"];
 

@@ -1,9 +1,11 @@
 //! `yamabiko bench --http auto`: the HTTP version that a browser would use.
 //!
-//! A probe over HTTP/1.1, through the path of the run, reads Alt-Svc of the response, which offers HTTP/3 (RFC 7838;
-//! RFC 9114, section 3.1.1). Without an offer ALPN decides between HTTP/2 and HTTP/1.1.
+//! The site's HTTPS record in DNS offers HTTP/3 (RFC 9460), or Alt-Svc of a response does (RFC 7838; RFC 9114, section
+//! 3.1.1), which a probe over HTTP/1.1 through the path of the run reads. Without an offer ALPN decides between HTTP/2 and
+//! HTTP/1.1.
 
 use anyhow::{Result, bail};
+use load::Target;
 use plan::{Alpn, HttpVersion, LoadPlan, PathPlan, Plan, TlsPlan, WatchAt};
 use sys::signal::Interrupts;
 use testbed::Outcome;
@@ -40,10 +42,14 @@ fn choose(bench_http1: &Bench) -> Result<(&'static str, String)> {
     if plan.load.tls.is_none() {
         return Ok(("1.1", "browsers use it without TLS".to_owned()));
     }
+    let target = Target::parse(&url).map_err(anyhow::Error::msg)?;
+    if has_record(&plan, &target) {
+        return Ok(("3", "the site's HTTPS record in DNS offers it".to_owned()));
+    }
     let interrupts = Interrupts::install()?;
     let outcome = probe(&plan, &url, HttpVersion::Http11, &interrupts)?;
     if let Some(offer) = outcome.first_exchange.response_head.as_deref().and_then(|head| field(head, "alt-svc")) {
-        match alternative(&offer, port(&url)) {
+        match alternative(&offer, target.port) {
             Alternative::SamePort => return Ok(("3", format!("the server offers it (Alt-Svc: {offer})"))),
             Alternative::Elsewhere => {
                 print_message(format_args!("note: Alt-Svc: {offer}: HTTP/3 at another host or port is not used"));
@@ -58,6 +64,18 @@ fn choose(bench_http1: &Bench) -> Result<(&'static str, String)> {
     }
     let why = if has_http1 { "the server offers no other version" } else { "no probe received a response" };
     Ok(("1.1", why.to_owned()))
+}
+
+/// Whether DNS offers HTTP/3. It is not queried for a server of the testbed, nor where a proxy or the plan knows the
+/// addresses.
+fn has_record(plan: &Plan, target: &Target) -> bool {
+    if plan.server.is_some() || plan.load.proxy.is_some() || !plan.target.addresses.is_empty() {
+        return false;
+    }
+    testbed::https_record::offers_http3(&target.host, target.port).unwrap_or_else(|error| {
+        print_message(format_args!("note: the HTTPS record of {} is not known: {error}", target.host));
+        false
+    })
 }
 
 fn has_response(outcome: &Outcome) -> bool {
@@ -128,14 +146,6 @@ fn alternative(offer: &str, port: u16) -> Alternative {
     found
 }
 
-/// The port of an https:// URL.
-fn port(url: &str) -> u16 {
-    let authority = url.split_once("://").map_or(url, |(_, rest)| rest);
-    let authority = authority.split(['/', '?', '#']).next().unwrap_or_default();
-    let after_host = authority.rsplit_once(']').map_or(authority, |(_, rest)| rest);
-    after_host.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).unwrap_or(443)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -159,11 +169,9 @@ mod tests {
     }
 
     #[test]
-    fn fields_and_ports_are_found() {
+    fn fields_are_found() {
         let head = b"HTTP/1.1 200 OK\r\nServer: x\r\nALT-SVC: h3=\":443\"\r\nalt-svc:clear\r\n\r\n";
         assert_eq!(field(head, "alt-svc").as_deref(), Some("h3=\":443\", clear"));
         assert_eq!(field(b"HTTP/1.1 200 OK\r\n\r\n", "alt-svc"), None);
-        let urls = ["https://h/a:1", "https://h:8443/", "https://[::1]/", "https://[::1]:9?x", "https://u:p@h:7"];
-        assert_eq!(urls.map(port), [443, 8443, 443, 9, 7]);
     }
 }

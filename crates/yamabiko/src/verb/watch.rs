@@ -180,7 +180,7 @@ fn capture_point(at: At) -> CapturePoint {
 }
 
 /// Reads the secrets of TLS connections.
-fn read_key_log(path: &Path) -> Result<Arc<KeyLog>> {
+pub(super) fn read_key_log(path: &Path) -> Result<Arc<KeyLog>> {
     let name = path.display();
     let mut text = Vec::new();
     let file = std::fs::File::open(path).with_context(|| format!("opening the key log {name}"))?;

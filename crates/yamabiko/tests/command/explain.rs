@@ -76,7 +76,7 @@ fn explain_refuses_missing_and_invalid_captures_and_those_between_the_ends() {
     write::pcap_header(&mut header, LinkType::RawIp, 65_535);
     let without_packets = workspace.file("header.pcap");
     fs::write(&without_packets, header).unwrap();
-    assert!(stderr(&["-r", str_of(&without_packets)]).contains("no complete HTTP/1 response"));
+    assert!(stderr(&["-r", str_of(&without_packets)]).contains("no complete response of HTTP/1"));
 }
 
 #[test]

@@ -3,6 +3,8 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
@@ -44,7 +46,9 @@ fn certificates_of_both_ends_and_a_password_are_used() {
     let wrong = one(0, &trust, ["NATS_USER=load", "NATS_PASSWORD=other"]);
     wrong.finish_within(TIMEOUT).refused(1, &["uthorization"]);
     let unknown = one(0, &[], user);
-    unknown.finish_within(TIMEOUT).refused(1, &["ertificate"]);
+    // Sometimes the server, which wants a certificate, closes the connection before the client has seen the server's.
+    let output = unknown.finish_within(TIMEOUT);
+    assert!(output.code == Some(1) && output.stderr.contains("invalid peer certificate"), "{output}");
     assert_eq!(served(&workspace), 0);
     let running: Vec<Running> = (0..MACHINES).map(|index| one(index, &trust, user)).collect();
     let outputs: Vec<_> = running.into_iter().map(|running| running.finish_within(TIMEOUT)).collect();
@@ -70,18 +74,24 @@ fn without_jetstream_runs_stay_where_they_are_and_are_named() {
     assert_eq!(count(&merged, "load.offered_requests"), 225);
 }
 
-/// Starts all, and returns when shard 3 has ended its load and begun to send its run to a server that stands still.
+/// Starts all, and returns when shard 3 has ended its load and sends its run to a server that stalls.
 fn until_sending(workspace: &Workspace, lan: &Lan, nats: &Running, volume: Volume) -> Vec<Running> {
     let running = start_all(workspace, lan, volume, "-r 200/s -d 5s --warmup 0s");
-    wait_until("the load has nearly ended", || served(workspace) > 800);
-    nats.signal(Signal::SIGSTOP);
-    // As the shard's own mount namespace has it.
+    wait_until("the load has nearly ended", || served(workspace) > 900);
+    // As the shard's own mount namespace has it. The archive exists from when it is packed until it is sent.
     let seen = format!("/proc/{}/root{}", running[3].pid(), store(workspace, 3).display());
     let is_sending = || {
         let folders = fs::read_dir(&seen).unwrap().flatten();
         folders.map(|entry| entry.path().join("send-3.tar.gz")).any(|archive| archive.exists())
     };
-    wait_until("shard 3 sends its run", is_sending);
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !is_sending() {
+        assert!(Instant::now() < deadline, "shard 3 does not send its run: {}", running[3].stderr());
+        sleep(Duration::from_micros(200));
+    }
+    nats.signal(Signal::SIGSTOP);
+    // Packed by now, and sent as far as the server's socket has room.
+    sleep(Duration::from_secs(1));
     running
 }
 
@@ -118,6 +128,7 @@ fn a_nats_server_killed_while_runs_are_sent_loses_none() {
     let _server = nats(&workspace, &lan);
     let outputs: Vec<_> = running.into_iter().map(|running| running.finish_within(TIMEOUT)).collect();
     let merged = outputs[0].json();
+    assert!(outputs[0].stderr.contains("NATS is connected again"), "{}", outputs[0].stderr);
     assert_checks_passed(&merged, &["shards_complete", "shards_cover_schedule"]);
     assert_eq!(count(&merged, "load.offered_requests"), 1000);
 }

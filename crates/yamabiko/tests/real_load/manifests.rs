@@ -17,7 +17,7 @@ fn kubernetes_jobs_are_valid_by_the_api_s_schema() {
         ("", "ConfigMap"),
         // A path needs devices and capabilities.
         ("clients = 40\n[path]\nrtt = \"30ms\"\n[host]\nthreads = 2\n", "ConfigMap"),
-        ("headers = [[\"Authorization\", \"Bearer secret\"]]\n", "Secret"),
+        ("headers = [\"Authorization: Bearer secret\"]\n", "Secret"),
     ] {
         let (plan, job) = (workspace.file("plan.toml"), workspace.file("job.json"));
         fs::write(&plan, format!("{LOAD}{more}")).unwrap();

@@ -52,7 +52,7 @@ fn shards_offer_load_to_a_public_address_only_with_its_permission() {
     // Only the permission was requested.
     assert_eq!(served(&site.workspace), 1);
     site.permit("load-test: allowed\n");
-    assert_eq!(count(&site.shard(&url, open).json(), "load.completed_requests"), 50);
+    assert_eq!(count(&site.shard(&url, open).json(), "load.completed"), 50);
     assert_eq!(served(&site.workspace), 52);
     site.shard(&url, "-r 1001/s").refused(1, &["permits 1000 requests per second", "up to 1001"]);
     site.shard(&url, "-c 2").refused(1, &["closed loop"]);
@@ -61,13 +61,13 @@ fn shards_offer_load_to_a_public_address_only_with_its_permission() {
     // A person's word needs no request.
     let before = served(&site.workspace);
     let owned = format!("{open} --i-own-the-target {PUBLIC}");
-    assert_eq!(count(&site.shard(&url, &owned).json(), "load.completed_requests"), 50);
+    assert_eq!(count(&site.shard(&url, &owned).json(), "load.completed"), 50);
     assert_eq!(served(&site.workspace), before + 50);
     let other = format!("{open} --i-own-the-target shop.example");
-    site.shard(&url, &other).refused(1, &["`shop.example` is no host of this load", PUBLIC]);
+    site.shard(&url, &other).refused(1, &["`shop.example` is not a host of this load", PUBLIC]);
     // One machine alone is not asked for it.
     let alone = site.host.yamabiko(&site.workspace, &["bench", &url, "-r", "50/s", "-d", "1s", "--json"]);
-    assert!(count(&alone.json(), "load.completed_requests") > 0);
+    assert!(count(&alone.json(), "load.completed") > 0);
 }
 
 #[test]
@@ -87,5 +87,5 @@ fn permission_is_requested_over_tls_with_the_load_s_own_trust() {
     site.permit("load-test: allowed\n");
     site.shard(&url, "-r 50/s").refused(1, &["/.well-known/yamabiko.txt", "certificate"]);
     let trusted = format!("-r 50/s --cacert {}", str_of(&cert));
-    assert_eq!(count(&site.shard(&url, &trusted).json(), "load.completed_requests"), 50);
+    assert_eq!(count(&site.shard(&url, &trusted).json(), "load.completed"), 50);
 }

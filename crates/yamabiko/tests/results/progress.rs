@@ -144,7 +144,9 @@ fn a_killed_run_is_reported_with_its_partial_results() {
         series.read_new_rows();
         let stands = read_progress(&dir).unwrap().is_some_and(|it| it.load.is_some_and(|load| load.completed > 0));
         assert!(!running.ended(), "{}", running.stderr());
-        stands && series.rows.len() >= 2
+        // A second's row is written just before its distribution.
+        let counted: u64 = store::read_distributions(&dir).unwrap().map_while(Result::ok).map(|row| row.count).sum();
+        stands && series.rows.len() >= 2 && counted == series.rows.iter().map(|row| row.completed).sum::<u64>()
     });
     assert_eq!(read_progress(&dir).unwrap().unwrap().phase, RunPhase::Measured);
     running.signal(Signal::SIGKILL);

@@ -11,6 +11,7 @@ use nix::sys::time::TimeValLike;
 use schema::Document;
 use sys::accounting::cpu_times;
 
+use super::http3;
 use crate::bench::servers::{PORT, output, wrk_figures};
 
 /// Default length of a run in seconds, without its warm-up.
@@ -112,6 +113,18 @@ impl Client {
             .find_map(|part| part.strip_suffix(" req/s"))
             .context("h2load printed no rate")?
             .parse()?;
+        figures.requests = figures.rate * self.seconds.parse::<f64>()?;
+        Ok(figures)
+    }
+
+    /// Runs oha with HTTP/3 in a closed loop.
+    pub fn oha(&self, program: &Path, url: &str, connections: &str) -> Result<Figures> {
+        let mut command = Command::new(program);
+        let time = format!("{}s", self.seconds);
+        command.args(["--no-tui", "--insecure", "--http-version", "3", "--output-format", "json", "-z", &time]);
+        command.args(["-c", connections, "-p", "1", url]);
+        let (text, mut figures) = self.timed(&mut command)?;
+        (figures.rate, figures.failed) = http3::figures(&text)?;
         figures.requests = figures.rate * self.seconds.parse::<f64>()?;
         Ok(figures)
     }

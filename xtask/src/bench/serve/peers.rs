@@ -15,8 +15,24 @@ use crate::bench::servers::{Running, certificate};
 pub enum Protocol {
     /// HTTP without TLS.
     Plain,
-    /// HTTP over TLS.
+    /// HTTP/1.1 over TLS.
     Tls,
+    /// HTTP/2 over TLS.
+    Http2,
+    /// HTTP/3.
+    Http3,
+}
+
+impl Protocol {
+    /// Its part of the bench.
+    pub fn part(self) -> &'static str {
+        match self {
+            Protocol::Plain => "plain",
+            Protocol::Tls => "tls",
+            Protocol::Http2 => "http2",
+            Protocol::Http3 => "http3",
+        }
+    }
 }
 
 /// A running server.
@@ -33,7 +49,7 @@ impl Peer {
     pub fn url(&self, file: &str) -> String {
         match self.protocol {
             Protocol::Plain => format!("http://127.0.0.1:{}/{file}", self.port),
-            Protocol::Tls => format!("https://localhost:{}/{file}", self.port),
+            _ => format!("https://localhost:{}/{file}", self.port),
         }
     }
 
@@ -86,13 +102,18 @@ pub fn start(
     let program = client.yamabiko().display().to_string();
     let folder = files.path().display().to_string();
     let bytes = FILES.iter().find(|(name, _)| *name == file).map_or(0, |(_, bytes)| *bytes);
-    let mut commands: Vec<(&'static str, Command<'_>)> = vec![
-        ("nginx, sendfile on", Box::new(|port| nginx(files, port, protocol, true))),
-        ("nginx, sendfile off", Box::new(|port| nginx(files, port, protocol, false))),
-    ];
+    let mut commands: Vec<(&'static str, Command<'_>)> = match protocol {
+        Protocol::Http3 => vec![("Caddy", Box::new(|port| caddy(files, port)))],
+        _ => vec![
+            ("nginx, sendfile on", Box::new(|port| nginx(files, port, protocol, true))),
+            ("nginx, sendfile off", Box::new(|port| nginx(files, port, protocol, false))),
+        ],
+    };
+    let tls = format!(" --tls {folder}/certificate.pem {folder}/key.pem");
     let secure = match protocol {
         Protocol::Plain => String::new(),
-        Protocol::Tls => format!(" --tls {folder}/certificate.pem {folder}/key.pem"),
+        Protocol::Tls | Protocol::Http2 => tls,
+        Protocol::Http3 => tls + " --http3",
     };
     if protocol == Protocol::Plain {
         commands.push(("Apache", Box::new(|port| apache(files, port))));
@@ -130,8 +151,8 @@ fn nginx(files: &Files, port: u16, protocol: Protocol, sendfile: bool) -> Result
     let name = format!("nginx-{port}");
     let (listen, secure) = match protocol {
         Protocol::Plain => ("", String::new()),
-        Protocol::Tls => (
-            " ssl",
+        _ => (
+            if protocol == Protocol::Http2 { " ssl http2" } else { " ssl" },
             format!(
                 "ssl_certificate {folder}/certificate.pem; ssl_certificate_key {folder}/key.pem; ssl_protocols TLSv1.3;"
             ),
@@ -171,6 +192,18 @@ fn apache(files: &Files, port: u16) -> Result<String> {
     );
     fs::write(files.path().join(format!("{name}.conf")), conf)?;
     Ok(format!("exec apache2 -DFOREGROUND -f {folder}/{name}.conf"))
+}
+
+/// Caddy, which logs nothing and has one running thread of Go.
+fn caddy(files: &Files, port: u16) -> Result<String> {
+    let folder = files.path().display();
+    let name = format!("caddy-{port}");
+    let conf = format!(
+        "{{\n admin off\n auto_https off\n storage file_system {folder}/{name}\n log {{\n output discard\n }}\n}}\n\
+         https://localhost:{port} {{\n tls {folder}/certificate.pem {folder}/key.pem\n root * {folder}/www\n file_server\n}}\n"
+    );
+    fs::write(files.path().join(format!("{name}.conf")), conf)?;
+    Ok(format!("GOMAXPROCS=1 HOME={folder} exec caddy run --adapter caddyfile --config {folder}/{name}.conf"))
 }
 
 /// The first port of the compared servers.

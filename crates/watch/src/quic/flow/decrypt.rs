@@ -39,15 +39,25 @@ impl QuicFlow {
         if !out.secrets.is_used() {
             return;
         }
-        if self.secure.is_none() && out.secrets.are_reported() {
+        if self.secure.is_none() && self.may_be_read_later(out) {
             self.begin_decrypting(out);
             if self.secure.is_none() {
                 self.unread.push(direction, packet, out);
+                self.awaits_secrets = true;
                 return;
             }
+        }
+        if self.secure.is_some() && std::mem::take(&mut self.awaits_secrets) {
             self.read_unread(scratch, out);
         }
         self.read_protected(direction, packet, scratch, out);
+    }
+
+    /// Whether packets that cannot be decrypted now wait: for a client's report, or, where each packet counts, for a
+    /// ServerHello that was overtaken or lost.
+    fn may_be_read_later(&self, out: &Out<'_>) -> bool {
+        let may_be_known = || self.client_random.is_none_or(|random| out.secrets.may_know(&random));
+        out.secrets.are_reported() || out.quic_packets.is_used() && may_be_known()
     }
 
     fn read_protected(&mut self, direction: Direction, packet: Packet<'_>, scratch: &mut Vec<u8>, out: &mut Out<'_>) {
@@ -60,6 +70,8 @@ impl QuicFlow {
                     self.read_unread(scratch, out);
                 }
             }
+            // After the first message the others are of use to a log of packets alone.
+            PacketKind::Handshake if out.quic_packets.is_used() => self.decrypt(direction, packet, scratch, out),
             PacketKind::Handshake => {}
             PacketKind::Early if direction == Direction::Down => {}
             PacketKind::Early if !is_ready => self.unread.push(direction, packet, out),
@@ -87,7 +99,7 @@ impl QuicFlow {
         out: &mut Out<'_>,
     ) {
         let id = if direction == Direction::Up { self.server_id } else { Some(self.client_id) };
-        let is_read = self.secure.is_some() || out.secrets.are_reported();
+        let is_read = self.secure.is_some() || out.secrets.is_used() && self.may_be_read_later(out);
         let Some(id) = id.filter(|_| is_read) else { return };
         if !is_whole {
             self.undecrypted = self.undecrypted.saturating_add(1);

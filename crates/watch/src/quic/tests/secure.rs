@@ -6,6 +6,7 @@ use super::*;
 use crate::crypto::{Secret, Suite};
 use crate::quic::protection::labels;
 use crate::{KeyLog, Limits};
+use schema::{Direction, QuicFrame, QuicPacket, QuicPacketKind};
 
 /// A key log with secrets for the client of the standard's example.
 fn key_log() -> Arc<KeyLog> {
@@ -221,4 +222,74 @@ fn client_that_migrates_on_purpose_is_followed_with_a_key_log() {
     talk.wait(9).send_data(true, &up, &up, false, 1, &stream(4, &get("/a")));
     let record = talk.connection();
     assert_eq!((record.migrations, record.requests), (1, 1));
+}
+
+/// Logged packets as direction, type, number and, of streams, their bytes.
+fn logged(talk: &mut Talk) -> Vec<QuicPacket> {
+    let mut packets = Vec::new();
+    talk.watch.take_quic_packets(&mut packets);
+    packets
+}
+
+#[test]
+fn decrypted_packets_are_reported_with_numbers_and_frames() {
+    let spec = WatchSpec { key_log: Some(key_log()), quic_packets: true, ..WatchSpec::default() };
+    let mut talk = Talk::with(VERSION_1, spec);
+    talk.secure_handshake(b"h3", &[]);
+    let (up, down) = (secret(0x44), secret(0x55));
+    let windows = [&[0x10, 0x41, 0][..], &[0x11, 0, 0x42, 0], &[2, 3, 5, 0, 1]].concat();
+    talk.wait(50).send_data(true, &up, &up, false, 7, &[windows, stream(0, b"get")].concat());
+    talk.wait(1).send_data(false, &down, &down, false, 9, &[2, 7, 0, 0, 0]);
+    let packets = logged(&mut talk);
+    let kinds: Vec<_> = packets.iter().map(|packet| (packet.direction, packet.kind, packet.number)).collect();
+    let expected = [
+        (Direction::Up, QuicPacketKind::Initial, 0),
+        (Direction::Down, QuicPacketKind::Initial, 0),
+        (Direction::Down, QuicPacketKind::Handshake, 0),
+        (Direction::Up, QuicPacketKind::Data, 7),
+        (Direction::Down, QuicPacketKind::Data, 9),
+    ];
+    assert_eq!(kinds, expected);
+    assert!(matches!(packets[0].frames.last(), Some(QuicFrame::ClientParameters { ack_delay_exponent: 3, .. })));
+    let expected = [
+        QuicFrame::MaxData { bytes: 256 },
+        QuicFrame::MaxStreamData { id: 0, bytes: 512 },
+        QuicFrame::Ack { ranges: vec![(2, 3)], delay: 5 },
+        QuicFrame::Stream { id: 0, offset: 0, length: 3, ends: true },
+    ];
+    assert_eq!((packets[3].frames.as_slice(), packets[3].is_ack_eliciting), (&expected[..], true));
+    assert!(!packets[4].is_ack_eliciting);
+    assert_eq!((logged(&mut talk).len(), talk.watch.quic_packets_lost()), (0, 0));
+}
+
+#[test]
+fn packets_before_an_overtaken_server_hello_are_reported() {
+    let spec = WatchSpec { key_log: Some(key_log()), quic_packets: true, ..WatchSpec::default() };
+    let mut talk = Talk::with(VERSION_1, spec);
+    let (_, hello) = client_initial();
+    let first = talk.client_initial(0, &hello[..245]);
+    talk.send(true, &first);
+    // The server's connection ID is in its first packet, of a type that secrets decrypt.
+    let protection = Protection::new(talk.version, &secret(0x33)).unwrap();
+    let ids = [talk.client_id, talk.server_id];
+    let handshake = long(&protection, talk.initial_code() + 2, talk.version, ids, 1, &[1]);
+    talk.wait(1).send(false, &handshake);
+    let down = secret(0x55);
+    talk.wait(1).send_data(false, &down, &down, false, 0, &[1]);
+    assert_eq!(logged(&mut talk).len(), 1);
+    let body = [&[3, 3][..], &[9; 32], &[0, 0x13, 1, 0, 0, 6, 0, 43, 0, 2, 3, 4]].concat();
+    let hello = [&[2, 0, 0, body.len() as u8][..], &body].concat();
+    let answer = talk.server_initial(0, &[&ack(0)[..], &[6, 0, hello.len() as u8], &hello].concat());
+    talk.wait(1).send(false, &answer);
+    talk.wait(1).send_data(false, &down, &down, false, 1, &[1]);
+    let packets = logged(&mut talk);
+    let seen: Vec<_> = packets.iter().map(|packet| (packet.at.as_nanos() / MS, packet.kind, packet.number)).collect();
+    let start = seen[1].0;
+    let expected = [
+        (start + 2, QuicPacketKind::Initial, 0),
+        (start, QuicPacketKind::Handshake, 1),
+        (start + 1, QuicPacketKind::Data, 0),
+        (start + 3, QuicPacketKind::Data, 1),
+    ];
+    assert_eq!(seen, expected);
 }

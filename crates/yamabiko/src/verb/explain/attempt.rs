@@ -1,7 +1,7 @@
 //! `--try`: the run again with the remedy that the sentence names, and what was predicted beside what was measured.
 
 use explain::{Advice, Prediction, Remedy, Summary};
-use plan::Plan;
+use plan::{HttpVersion, Plan};
 use schema::Verdict;
 use units::Bytes;
 use units::figures::duration;
@@ -71,6 +71,9 @@ pub fn changed(plan: &Plan, summary: &Summary) -> Result<(Plan, String, Advice),
     let mut plan = plan.clone();
     let change = match advice.prediction.remedy {
         Remedy::InitialWindow(segments) => {
+            if plan.load.http == HttpVersion::Http3 {
+                return Err("the initial window of HTTP/3 is the server's own setting".to_owned());
+            }
             let Some(server) = &mut plan.server else {
                 return Err("the initial window of a service that runs already is the service's own setting; \
                             `ip route change .. initcwnd` sets it on its host"
@@ -100,6 +103,15 @@ pub fn changed(plan: &Plan, summary: &Summary) -> Result<(Plan, String, Advice),
             return Err("the clients' receive window is the setting net.ipv4.tcp_rmem of this host".to_owned());
         }
         Remedy::SendBuffer(_) => return Err("the send buffer is the server's own setting".to_owned()),
+        Remedy::StreamWindow(bytes) if plan.load.http == HttpVersion::Http3 => {
+            let mut http3 = plan.load.quic();
+            let window = Bytes(bytes.clamp(1 << 16, 1 << 30));
+            http3.stream_window = http3.stream_window.max(window);
+            http3.connection_window = http3.connection_window.max(window);
+            plan.load.http3 = Some(http3);
+            let (stream, connection) = (http3.stream_window, http3.connection_window);
+            format!("--http3-stream-window {stream} --http3-connection-window {connection}")
+        }
         Remedy::StreamWindow(bytes) => {
             let Some(http2) = &mut plan.load.http2 else {
                 return Err("the load does not use HTTP/2".to_owned());

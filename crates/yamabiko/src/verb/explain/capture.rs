@@ -2,16 +2,17 @@
 
 use std::fs::File;
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::{Result, anyhow, bail, ensure};
-use explain::{Connections, Evidence, Explained, Explanation};
-use schema::{ShareRow, WireRequest};
+use explain::{Connections, Evidence, Explained, Explanation, QuicCapture, QuicConnections};
+use schema::{QuicConnectionRecord, QuicPacket, ShareRow, WireRequest};
 use sys::clock::realtime_ns;
 use sys::signal::Interrupts;
 use units::Timestamp;
 use units::printable;
 use units::time::saturating_nanos;
-use watch::{CapturePoint, Watch, WatchSpec};
+use watch::{CapturePoint, KeyLog, Watch, WatchSpec};
 use wire::link::LinkType;
 
 use super::Label;
@@ -32,9 +33,11 @@ pub fn run(arguments: &args::Explain) -> Result<Exit> {
     let point = if at_client { CapturePoint::AtClient } else { CapturePoint::AtServer };
     let Some(read) = &arguments.read else { bail!("--read: a capture file is expected") };
     let mut notes = Vec::new();
-    let main = Capture::read(read, Some(point), &interrupts, &mut notes)?;
+    let key_log = arguments.keylog.as_deref().map(crate::verb::watch::read_key_log).transpose()?;
+    let key_log = key_log.as_ref();
+    let main = Capture::read(read, (point, true), key_log, &interrupts, &mut notes)?;
     let other = match &arguments.read_server {
-        Some(path) => Some(Capture::read(path, None, &interrupts, &mut notes)?),
+        Some(path) => Some(Capture::read(path, (CapturePoint::AtServer, false), key_log, &interrupts, &mut notes)?),
         None => None,
     };
     let (client, server) = match at_client {
@@ -61,16 +64,25 @@ pub fn run(arguments: &args::Explain) -> Result<Exit> {
     let full_at = full_at.chain(other.as_ref().and_then(|other| other.connections.full_at())).min();
     let mut responses: Vec<(WireRequest, Explained)> = Vec::new();
     let mut server_seen = false;
+    let configured_rtt_ns = arguments.bench.path.rtt.map(saturating_nanos);
+    let captured = other.as_ref().map(|other| &other.quic);
+    let (quic_client, quic_server) = if at_client { (Some(&main.quic), captured) } else { (None, Some(&main.quic)) };
+    let quic = QuicConnections::new(quic_client, quic_server, |_| None, configured_rtt_ns);
+    let evidence_for = |request: &WireRequest| match request.http_version {
+        3 => explain::quic_evidence(request, &quic),
+        _ => explain::evidence(request, client, server),
+    };
     for request in main.requests {
         // Later ones have not all their packets.
         if full_at.is_some_and(|full| request.response_last_at.is_none_or(|last| last >= full)) {
             continue;
         }
-        let evidence: Option<Evidence> = explain::evidence(&request, client, server);
+        let evidence: Option<Evidence> = evidence_for(&request);
         if let Some(mut evidence) = evidence {
             server_seen |= evidence.server_packets.is_some();
-            evidence.capture_lost_packets = main.drops + other.as_ref().map_or(0, |other| other.drops) > 0;
-            evidence.configured_rtt_ns = arguments.bench.path.rtt.map(saturating_nanos);
+            server_seen |= evidence.quic.as_ref().is_some_and(|quic| quic.is_captured_at_server());
+            evidence.capture_lost_packets |= main.drops + other.as_ref().map_or(0, |other| other.drops) > 0;
+            evidence.configured_rtt_ns = configured_rtt_ns;
             let explanation: Explanation = explain::explain(&evidence);
             responses.push((request, Explained { distance_ns: None, explanation }));
         }
@@ -78,7 +90,8 @@ pub fn run(arguments: &args::Explain) -> Result<Exit> {
     let path = read.display();
     ensure!(
         !responses.is_empty(),
-        "{path}: no complete HTTP/1 response with its packets; encrypted connections and HTTP/2 are not explained"
+        "{path}: no complete response of HTTP/1, or of HTTP/3 that --keylog decrypts, with its packets; HTTP/2 and TLS \
+         over TCP are not explained"
     );
     if let (Some(server), false, None) = (&arguments.read_server, server_seen, difference) {
         let server = server.display();
@@ -86,7 +99,7 @@ pub fn run(arguments: &args::Explain) -> Result<Exit> {
     }
     let (requests, explained): (Vec<WireRequest>, Vec<Explained>) = responses.into_iter().unzip();
     let labels: Vec<Label> = (0..).zip(requests.iter().zip(&explained)).map(label).collect();
-    let evidence_of = |place: usize| explain::evidence(requests.get(place)?, client, server);
+    let evidence_of = |place: usize| evidence_for(requests.get(place)?);
     let title = format!("What limits {path}");
     let mut explained = super::Explained::new(title, labels, explained, evidence_of);
     explained.notes = notes;
@@ -109,6 +122,7 @@ fn label((number, (request, explained)): (u64, (&WireRequest, &Explained))) -> L
     let mut json = serde_json::Map::new();
     json.insert("connection".into(), request.connection.into());
     json.insert("index".into(), request.index.into());
+    json.insert("http_version".into(), request.http_version.into());
     json.insert("target".into(), text.clone().into());
     let began_ns = explained.explanation.intervals.first().map_or(0, |part| part.from_ns);
     let row = ShareRow {
@@ -123,16 +137,20 @@ fn label((number, (request, explained)): (u64, (&WireRequest, &Explained))) -> L
 /// What one capture file holds.
 struct Capture {
     connections: Connections,
+    /// Decrypted packets of QUIC, if there is a key log.
+    quic: QuicCapture,
     requests: Vec<WireRequest>,
     /// Packets that the capture lost.
     drops: u64,
 }
 
 impl Capture {
-    /// Reads a file; its requests are found if it was captured at `capture_point`. Adds what is missing to `notes`.
+    /// Reads a file that was captured at an end; its requests are taken if `has_requests`. Adds what is missing to
+    /// `notes`.
     fn read(
         path: &Path,
-        capture_point: Option<CapturePoint>,
+        (capture_point, has_requests): (CapturePoint, bool),
+        key_log: Option<&Arc<KeyLog>>,
         interrupts: &Interrupts,
         notes: &mut Vec<String>,
     ) -> Result<Capture> {
@@ -143,16 +161,20 @@ impl Capture {
         ensure!(!path.is_dir(), "{} is a folder, not a capture", path.display());
         let mut connections = Connections::new();
         // The hash seed must not be guessable by those who send the packets.
-        let spec = |capture_point| WatchSpec {
+        let spec = |key_log: Option<Arc<KeyLog>>| WatchSpec {
             capture_point,
             words: true,
             duplicates: true,
-            // Responses of concurrent streams are not explained.
-            later_protocols: false,
+            // Of concurrent streams those of QUIC alone are explained, which has its own analysis.
+            later_protocols: key_log.is_some(),
+            quic_packets: key_log.is_some(),
+            key_log,
             hash_seed: realtime_ns(),
             ..WatchSpec::default()
         };
-        let mut watch = capture_point.map(|point| Watch::new(spec(point)));
+        let mut watch = has_requests.then(|| Watch::new(spec(None)));
+        let mut quic_watch = key_log.map(|log| Watch::new(spec(Some(Arc::clone(log)))));
+        let mut quic = Quic::default();
         let (mut requests, mut latest, mut unknown, mut packets) = (Vec::new(), Timestamp::ZERO, None, 0_u64);
         let outcome = capture_file::read(&mut file, interrupts, |packet| {
             let Some(link) = LinkType::from_number(packet.link) else {
@@ -165,6 +187,10 @@ impl Capture {
             if let Some(watch) = &mut watch {
                 watch.handle_packet(packet.at, link, packet.bytes, packet.original_length);
                 watch.take_requests(&mut requests);
+            }
+            if let Some(watch) = &mut quic_watch {
+                watch.handle_packet(packet.at, link, packet.bytes, packet.original_length);
+                quic.take(watch);
             }
         });
         if let Some(failure) = outcome.failure {
@@ -210,6 +236,44 @@ impl Capture {
             watch.finish(latest);
             watch.take_requests(&mut requests);
         }
-        Ok(Capture { connections, requests, drops: outcome.drops })
+        if let Some(watch) = &mut quic_watch {
+            watch.finish(latest);
+            quic.take(watch);
+            if has_requests {
+                requests.append(&mut quic.requests);
+            }
+            if quic.capture.is_empty() {
+                note(notes, format!("{}: no packet of QUIC was decrypted with --keylog", path.display()));
+            }
+            if quic.capture.is_full() {
+                note(
+                    notes,
+                    format!("{}: more than 2 million packets of QUIC; later ones are left out", path.display()),
+                );
+            }
+        }
+        Ok(Capture { connections, quic: quic.capture, requests, drops: outcome.drops })
+    }
+}
+
+/// What the analysis of QUIC has found so far.
+#[derive(Default)]
+struct Quic {
+    capture: QuicCapture,
+    packets: Vec<QuicPacket>,
+    connections: Vec<QuicConnectionRecord>,
+    requests: Vec<WireRequest>,
+}
+
+impl Quic {
+    fn take(&mut self, watch: &mut Watch) {
+        watch.take_quic_packets(&mut self.packets);
+        self.capture.add_packets(&mut self.packets);
+        watch.take_quic_connections(&mut self.connections);
+        self.capture.add_connections(&mut self.connections);
+        let before = self.requests.len();
+        watch.take_requests(&mut self.requests);
+        let new = self.requests.split_off(before);
+        self.requests.extend(new.into_iter().filter(|request| request.http_version == 3));
     }
 }
