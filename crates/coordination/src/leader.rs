@@ -23,7 +23,7 @@ use self::own_trial::OwnTrial;
 use crate::message::{FromMember, LeaderBody, MemberBody, Outcome, Progress, Stage, ToMembers, text};
 use crate::{
     COLLECT_TIMEOUT, CONFIRM_LEAD, Effect, Identity, LOST_AFTER, Local, Now, Over, READY_TIMEOUT, RECONNECT_TIMEOUT,
-    REPEAT_INTERVAL, Summary, name,
+    REPEAT_INTERVAL, START_REPEAT_INTERVAL, Summary, name,
 };
 
 /// Shard 0.
@@ -68,8 +68,6 @@ enum Phase {
 
 /// How long the final stage is repeated.
 const LINGER: Duration = Duration::from_secs(3);
-/// Interval at which a start is repeated before it.
-const START_REPEAT_INTERVAL: Duration = Duration::from_millis(200);
 /// Most notes about refused announcements.
 const REFUSALS_NOTED_MAX: u32 = 100;
 /// Most shards in a sentence.

@@ -16,6 +16,7 @@ use crate::clock::{Measurement, PINGS};
 use crate::message::{Ended, FromMember, LeaderBody, MemberBody, Outcome, Prepared, Progress, Stage, ToMembers, text};
 use crate::{
     COLLECT_TIMEOUT, Effect, Identity, LOST_AFTER, Local, Now, Over, READY_TIMEOUT, RECONNECT_TIMEOUT, REPEAT_INTERVAL,
+    START_REPEAT_INTERVAL,
 };
 
 /// A shard other than 0.
@@ -192,7 +193,9 @@ impl Member {
         self.give_up(now);
         self.measure(now);
         if now.monotonic >= self.next_repeat {
-            self.next_repeat = now.monotonic + REPEAT_INTERVAL;
+            // A confirmation may be lost, and the leader waits for it.
+            let is_before_start = matches!(self.state, State::Started) && now.wall_ns < self.start_ns;
+            self.next_repeat = now.monotonic + if is_before_start { START_REPEAT_INTERVAL } else { REPEAT_INTERVAL };
             self.repeat();
         }
     }
@@ -221,10 +224,7 @@ impl Member {
                     (self.start_ns, self.abort_on_lost) = (*at_ns, *abort_on_lost);
                     self.state = State::Started;
                     self.effects.push_back(Effect::Start { at_ns: *at_ns });
-                    self.repeat();
-                } else if matches!(self.state, State::Started) && self.progress == Progress::default() {
-                    // A confirmation may be lost, and the leader waits for it.
-                    self.repeat();
+                    self.next_repeat = Duration::ZERO;
                 }
             }
             Stage::Aborted { why } if self.has_start() => self.abort(&text(why)),

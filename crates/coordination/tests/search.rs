@@ -411,7 +411,8 @@ fn every_trial_starts_together_and_is_complete_whatever_the_network_does() {
             Faults { loss: 0.1 * bad as f64, doubled: 0.1 * bad as f64, delay_ms_max: 150 * bad, ..Faults::default() };
         let done = Simulation::new(4, seed, faults).run();
         done.assert_consistent(&format!("seed {seed}"));
-        assert_eq!((done.complete(), done.over(0)), (TRIALS, &Over::Complete), "seed {seed}");
+        let why = done.shards[0].trials.last().and_then(|trial| trial.over.as_ref()).map(text_of);
+        assert_eq!((done.complete(), done.over(0)), (TRIALS, &Over::Complete), "seed {seed}: {why:?}");
         for index in 1..4 {
             // With lost messages a member may miss the end, and notices the silence.
             assert!(bad > 0 || *done.over(index) == Over::Complete, "seed {seed}: {:?}", done.over(index));

@@ -8,7 +8,6 @@ use plan::{Alpn, LoadPlan, Offered, Plan, RequestPlan, ShardPlan, WatchPlan};
 use schema::Method;
 
 use super::Bench;
-use crate::several;
 
 const CLOSED_CONNECTIONS: u32 = 64;
 const OPEN_CLIENTS: u32 = 100;

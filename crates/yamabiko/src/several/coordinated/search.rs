@@ -22,7 +22,7 @@ use coordination::pipe::{Hello, ToCoordinator};
 use experiment::ExperimentError;
 use experiment::watchdog::ObjectiveGuard;
 use merge::MergeOptions;
-use plan::{Plan, ShardOf, ShardPlan, StartAt};
+use plan::{Plan, ShardPlan, StartAt};
 use store::RunStore;
 use sys::signal::Interrupts;
 use tempfile::TempDir;
@@ -66,7 +66,7 @@ pub fn execute_plan(
     if shard.index > 0 {
         return search_member::make_trials(plan, options, coordinator, &folder);
     }
-    let mut trials = LedTrials { coordinator, shard, folder, number: 0, ended: None, is_interrupted: false };
+    let mut trials = LedTrials { coordinator, folder, number: 0, ended: None, is_interrupted: false };
     let result = lead(&mut trials);
     trials.finish(result.as_ref().err());
     result
@@ -75,7 +75,6 @@ pub fn execute_plan(
 /// Trials that all shards make, led by this one.
 struct LedTrials {
     coordinator: Coordinator,
-    shard: ShardOf,
     folder: TempDir,
     number: u32,
     /// Why there is no further trial.
