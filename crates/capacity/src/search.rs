@@ -362,7 +362,8 @@ impl Trials for RunningSearch<'_> {
         let run_store = request.purpose.is_stored().then_some(self.run_store);
         let variant = TrialVariant { at: self.at.clone(), number, bytes, request: *request };
         let (command, interrupts) = (&self.order.command, self.interrupts);
-        let planned = PlannedTrial { plan: &plan, variant: &variant, command, run_store, interrupts };
+        let folder = self.record.path();
+        let planned = PlannedTrial { plan: &plan, variant: &variant, command, folder, run_store, interrupts };
         let run = match self.machines.run(planned, &mut guard) {
             Ok(Some(run)) => run,
             Ok(None) => return Ok(None),

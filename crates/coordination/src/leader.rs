@@ -12,6 +12,7 @@
 
 mod member_state;
 mod own_trial;
+mod table;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -20,7 +21,8 @@ use schema::document::ClockOffsets;
 
 use self::member_state::{End, MemberState};
 use self::own_trial::OwnTrial;
-use crate::message::{FromMember, LeaderBody, MemberBody, Outcome, Progress, Stage, ToMembers, text};
+use self::table::Reports;
+use crate::message::{FromMember, LeaderBody, MemberBody, Outcome, Stage, ToMembers, text};
 use crate::{
     COLLECT_TIMEOUT, CONFIRM_LEAD, Effect, Identity, LOST_AFTER, Local, Now, Over, READY_TIMEOUT, RECONNECT_TIMEOUT,
     REPEAT_INTERVAL, START_REPEAT_INTERVAL, Summary, name,
@@ -40,7 +42,8 @@ pub struct Leader {
     members: Vec<MemberState>,
     is_connected: bool,
     connection_changed: Duration,
-    progress: Progress,
+    /// Of the own load.
+    reports: Reports,
     has_ended: bool,
     own_failure: Option<String>,
     is_aborted: bool,
@@ -87,7 +90,7 @@ impl Leader {
             members: std::iter::repeat_with(MemberState::default).take(members).collect(),
             is_connected: false,
             connection_changed: now.monotonic,
-            progress: Progress::default(),
+            reports: Reports::default(),
             has_ended: false,
             own_failure: None,
             is_aborted: false,
@@ -168,7 +171,7 @@ impl Leader {
                     member.heard = now.monotonic;
                 }
             }
-            Local::Progress(progress) => self.progress = progress,
+            Local::Progress(progress) => self.reports.take(now.monotonic, progress),
             Local::Interrupted => self.abort(now, "shard 0 was interrupted"),
             Local::Ended(_) => self.collect(now, None),
             Local::Failed(why) => {
@@ -194,10 +197,14 @@ impl Leader {
             self.next_repeat = now.monotonic + if is_starting { START_REPEAT_INTERVAL } else { REPEAT_INTERVAL };
             self.send(LeaderBody::State(self.stage.clone()));
         }
-        if matches!(self.phase, Phase::Running | Phase::Collecting(_)) && now.monotonic >= self.next_summary {
-            self.next_summary = now.monotonic + REPEAT_INTERVAL;
-            let mut total = self.progress;
-            self.members.iter().for_each(|member| total.add(member.progress));
+        if matches!(self.phase, Phase::Resting | Phase::Over) || now.monotonic < self.next_summary {
+            return;
+        }
+        self.next_summary = now.monotonic + REPEAT_INTERVAL;
+        self.effects.push_back(Effect::Shards(Box::new(self.table(now))));
+        if matches!(self.phase, Phase::Running | Phase::Collecting(_)) {
+            let mut total = self.reports.progress();
+            self.members.iter().for_each(|member| total.add(member.reports.progress()));
             let heard = 1 + self.members.iter().filter(|member| !member.is_lost).count() as u32;
             self.effects.push_back(Effect::Summary(Summary { heard, count: self.identity.count, total }));
         }
@@ -273,7 +280,7 @@ impl Leader {
             }
             MemberBody::Running { start_ns, progress } => {
                 member.is_confirmed |= start == Some(*start_ns);
-                member.progress = *progress;
+                member.reports.take(now.monotonic, *progress);
             }
             MemberBody::Ended(outcome) => match (&member.end, outcome) {
                 (End::Open, Outcome::Result(_)) if self.phase == Phase::Resting => {
@@ -443,6 +450,7 @@ impl Leader {
     }
 
     fn linger(&mut self, now: Now, over: Over) {
+        self.effects.push_back(Effect::Shards(Box::new(self.table(now))));
         if self.trial.is_some() {
             self.phase = Phase::Resting;
             self.effects.push_back(Effect::Over(over));

@@ -27,6 +27,7 @@ mod search_member;
 
 use std::time::Duration;
 
+use schema::ShardsProgress;
 use schema::document::ClockOffsets;
 
 pub use self::address::Address;
@@ -121,6 +122,8 @@ pub enum Effect {
     Note(String),
     /// Progress of all shards, about once a second.
     Summary(Summary),
+    /// What is known of each shard, about once a second and at the end.
+    Shards(Box<ShardsProgress>),
     /// Measured offset of the own clock; follows before the start and after the end.
     Clock(ClockOffsets),
     /// Send the own run to the object store (a member).

@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use schema::document::ClockOffset;
+use schema::{RunPhase, ShardResponseTime};
 
 /// A message of a member.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -104,10 +105,16 @@ pub struct Ended {
     pub not_sent: String,
 }
 
-/// Counts of a load so far.
+/// A load so far. Counts are since the run's zero, the warm-up included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Progress {
+    /// Time of the counts since the run's zero, in milliseconds.
+    #[serde(default)]
+    pub at_ms: u64,
+    /// Phase of the run.
+    #[serde(default)]
+    pub phase: RunPhase,
     /// Requests scheduled.
     pub offered: u64,
     /// Requests completed.
@@ -116,6 +123,9 @@ pub struct Progress {
     pub failed: u64,
     /// Requests in flight.
     pub in_flight: u64,
+    /// Response times of the measured phase; absent before the first one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response_time: Option<ShardResponseTime>,
 }
 
 /// A message of the leader, to all members.

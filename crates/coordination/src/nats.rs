@@ -26,12 +26,13 @@ use futures_util::StreamExt as _;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, getppid};
 use schema::document::{ClockOffset, ClockOffsets};
+use schema::{ShardResponseTime, ShardsProgress};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use self::machine::Machine;
 use self::runs::Runs;
-use crate::message::{Ended, LeaderBody, encode};
+use crate::message::{Ended, LeaderBody, Progress, encode};
 use crate::pipe::{self, FromCoordinator, Hello, ToCoordinator};
 use crate::record::{self, Record};
 use crate::{Address, Effect, Identity, Local, Now, Over, Summary, Trial};
@@ -115,6 +116,8 @@ async fn coordinate(
         is_connected: true,
         clocks: ClockOffsets::default(),
         printed: Duration::ZERO,
+        own_run: None,
+        page: None,
         out: &mut out,
     };
     coordinator.local(Local::Connected(true));
@@ -162,6 +165,10 @@ struct Coordinator<'a, W> {
     is_connected: bool,
     clocks: ClockOffsets,
     printed: Duration,
+    /// Folder of the own run.
+    own_run: Option<PathBuf>,
+    /// Folder whose live page shows all shards (the leader).
+    page: Option<PathBuf>,
     out: &'a mut W,
 }
 
@@ -223,10 +230,21 @@ impl<W: Write> Coordinator<'_, W> {
     fn take(&mut self, line: ToCoordinator) -> io::Result<()> {
         match line {
             ToCoordinator::Hello(_) => {}
-            ToCoordinator::Progress(progress) => self.local(Local::Progress(progress)),
+            ToCoordinator::Progress(progress) => {
+                let response_time = self.own_run.as_deref().and_then(response_time);
+                self.local(Local::Progress(Progress { response_time, ..progress }));
+            }
+            ToCoordinator::Run(dir) => {
+                let dir = PathBuf::from(dir);
+                if self.machine.is_leader() && !self.hello.is_search {
+                    self.page = Some(dir.clone());
+                }
+                self.own_run = Some(dir);
+            }
             ToCoordinator::Interrupted => self.local(Local::Interrupted),
             ToCoordinator::Failed(why) => self.local(Local::Failed(why)),
-            ToCoordinator::Trial { number, request, prepared } => {
+            ToCoordinator::Trial { number, request, prepared, folder } => {
+                self.page = Some(folder.into());
                 self.local(Local::Trial(Trial { number, request, prepared }));
             }
             ToCoordinator::Prepared(prepared) => self.local(Local::Prepared(prepared)),
@@ -266,6 +284,7 @@ impl<W: Write> Coordinator<'_, W> {
             }
             Effect::Note(text) => note(format_args!("{text}")),
             Effect::Summary(summary) => self.print(&summary),
+            Effect::Shards(shards) => self.show(&shards),
             Effect::Clock(clocks) => self.clocks = clocks,
             Effect::Send(ended) => {
                 self.write_record(&ended)?;
@@ -328,6 +347,13 @@ impl<W: Write> Coordinator<'_, W> {
         }
     }
 
+    /// Replaces what the live page shows of all shards. A failure is noticed there: the file is old.
+    fn show(&self, shards: &ShardsProgress) {
+        if let Some(dir) = &self.page {
+            let _ = store::write_shards_progress(dir, shards);
+        }
+    }
+
     async fn over(&mut self, over: Over) -> io::Result<()> {
         let _ = timeout(FLUSH_TIMEOUT, self.client.flush()).await;
         if over == Over::Complete && self.machine.is_leader() {
@@ -356,6 +382,12 @@ impl<W: Write> Coordinator<'_, W> {
         }
         pipe::write(self.out, &FromCoordinator::Done(missing))
     }
+}
+
+/// Response times of the run in `dir`, as its load's process last wrote them.
+fn response_time(dir: &Path) -> Option<ShardResponseTime> {
+    let times = store::read_progress(dir).ok()??.load?.response_time_ns;
+    (times.count > 0).then_some(ShardResponseTime { count: times.count, p50_ns: times.p50, p99_ns: times.p99 })
 }
 
 /// Prints a line for the user.

@@ -14,6 +14,8 @@ pub enum ToCoordinator {
     Hello(Box<Hello>),
     /// Counts so far.
     Progress(Progress),
+    /// The own run is stored in this folder; its progress is read there.
+    Run(String),
     /// The user interrupted the load.
     Interrupted,
     /// The load ended with a stored run.
@@ -28,6 +30,8 @@ pub enum ToCoordinator {
         request: String,
         /// What the leader's shard prepared.
         prepared: Prepared,
+        /// Folder of the search, whose live page shows all shards.
+        folder: String,
     },
     /// The requested trial is prepared (a member's).
     Prepared(Prepared),

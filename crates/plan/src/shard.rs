@@ -17,12 +17,12 @@ pub struct ShardPlan {
     /// Make only this part of the load: shard INDEX of COUNT, from 0/8 to 7/8; other machines make the other shards of
     /// the same plan and seed, and `yamabiko merge` joins the runs. Needs --start-at or --coordinate
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "cli", arg(long, value_name = "INDEX/COUNT", requires = "start"))]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "INDEX/COUNT", requires = "start_of_shards"))]
     pub shard: Option<ShardOf>,
     /// Begin the load at this time by the wall clock, the same for all shards: 2026-11-27T08:00:00Z, or seconds since
     /// 1970
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "cli", arg(long, value_name = "TIME", group = "start"))]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "TIME", group = "start_of_shards"))]
     pub start_at: Option<StartAt>,
 }
 
@@ -32,11 +32,11 @@ pub struct ShardPlan {
 pub struct CoordinationOptions {
     /// Meet the other shards at this NATS server, nats://HOST[:PORT][/SESSION]: shard 0 sets the start, ends all, and
     /// merges their runs
-    #[cfg_attr(feature = "cli", arg(long, value_name = "URL", group = "start", requires = "shard"))]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "URL", group = "start_of_shards", requires = "shard"))]
     #[cfg_attr(feature = "cli", arg(conflicts_with = "no_save"))]
     pub coordinate: Option<String>,
     /// Make a shard on each of these hosts, reached by the system's ssh, and merge their runs here: a,b,user@c
-    #[cfg_attr(feature = "cli", arg(long, value_name = "HOST,..", value_delimiter = ',', group = "start"))]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "HOST,..", value_delimiter = ',', group = "start_of_shards"))]
     #[cfg_attr(feature = "cli", arg(conflicts_with_all = ["shard", "no_save"]))]
     pub hosts: Vec<String>,
     /// Reach the hosts of --hosts by this command, such as 'ssh -F config' [default: ssh]
@@ -44,7 +44,7 @@ pub struct CoordinationOptions {
     pub ssh: Option<String>,
     /// This host of the URL is yours, or its owner has agreed to the load: shards refuse other hosts with public
     /// addresses, unless their /.well-known/yamabiko.txt permits it
-    #[cfg_attr(feature = "cli", arg(long, value_name = "HOST", requires = "start"))]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "HOST", requires = "start_of_shards"))]
     pub i_own_the_target: Vec<String>,
     /// End the load of all shards when one is lost (--hosts; with --coordinate given to shard 0); otherwise its load is
     /// missing

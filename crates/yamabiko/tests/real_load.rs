@@ -10,6 +10,7 @@ mod real_load {
     mod against_http3;
     mod bench;
     mod capacity_shards;
+    mod change_shards;
     mod coordination;
     mod coordination_transport;
     mod dynamic;
@@ -20,6 +21,7 @@ mod real_load {
     mod http2;
     mod http3;
     mod https_record;
+    mod live_shards;
     mod machines;
     mod manifests;
     mod permission;

@@ -17,7 +17,7 @@ const UNKNOWN_CAPACITY: f64 = 1_000.0;
 const ASSUMED_FACTOR: f64 = 1.3;
 /// Assumed distance of the result after an earlier search found a similar result.
 const SIMILAR_RESULT_FACTOR: f64 = 1.01;
-/// Share of its length after which a trial that fails ends.
+/// Share of its length after which a trial that fails ends, on one machine.
 const FAILED_TRIAL_SHARE: f64 = 0.5;
 /// Typical time for a server to settle.
 const TYPICAL_SETTLE_S: f64 = 1.0;
@@ -42,7 +42,7 @@ pub fn rest(rules: &Rules, sequence: &TrialSequence<'_>) -> Duration {
 
 /// Duration of a trial with this verdict on so many machines.
 pub fn takes(request: &TrialRequest, verdict: &str, shards: u32) -> Duration {
-    let share = if verdict == "bad" { FAILED_TRIAL_SHARE } else { 1.0 };
+    let share = if verdict == "bad" && shards == 1 { FAILED_TRIAL_SHARE } else { 1.0 };
     let overhead = if shards > 1 { SHARDED_RUN_OVERHEAD } else { RUN_OVERHEAD };
     request.warmup + request.lasts.mul_f64(share) + overhead
 }

@@ -124,6 +124,8 @@ pub struct PlannedTrial<'a> {
     pub variant: &'a TrialVariant,
     /// The command that repeats the search.
     pub command: &'a str,
+    /// Folder of the search.
+    pub folder: &'a Path,
     /// Where to store its run; `None` for a short trial, which is not stored.
     pub run_store: Option<&'a RunStore>,
     /// Interrupts of the process.

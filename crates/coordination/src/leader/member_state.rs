@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::message::Progress;
+use super::table::Reports;
 use schema::document::ClockOffset;
 
 /// State of one member; the default is that of a member that has not announced itself.
@@ -20,8 +20,8 @@ pub(super) struct MemberState {
     pub preparation: Duration,
     /// Whether it has the start.
     pub is_confirmed: bool,
-    /// Its counts so far.
-    pub progress: Progress,
+    /// Its reports so far.
+    pub reports: Reports,
     /// Whether it has been silent for too long.
     pub is_lost: bool,
     /// How its load ended.

@@ -27,9 +27,10 @@ use coordination::Address;
 use coordination::message::{Ended, Progress};
 use coordination::pipe::{FromCoordinator, Hello, ToCoordinator};
 use plan::{Plan, ShardPlan, StartAt};
+use schema::RunPhase;
 use store::RunStore;
 use sys::signal::Interrupts;
-use testbed::drive::progress::Snapshot;
+use testbed::drive::progress::{Phase, Snapshot};
 use testbed::{Observer, Outcome, RunFacts};
 
 use self::process::Coordinator;
@@ -167,6 +168,12 @@ impl<O: Observer> Observer for Reporting<'_, O> {
         Some(&mut self.inner)
     }
 
+    fn folder(&mut self, dir: &Path) {
+        let whole = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
+        self.coordinator.send(&ToCoordinator::Run(whole.display().to_string()));
+        self.inner.folder(dir);
+    }
+
     fn started(&mut self, facts: &RunFacts) {
         self.coordinator.restrict_to(facts.cores.as_ref());
         self.inner.started(facts);
@@ -178,8 +185,16 @@ impl<O: Observer> Observer for Reporting<'_, O> {
         }
         if elapsed.saturating_sub(self.reported) >= PROGRESS_INTERVAL {
             self.reported = elapsed;
+            let at_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
+            let phase = match snapshot.phase {
+                Phase::Warmup => RunPhase::Warmup,
+                Phase::Measured => RunPhase::Measured,
+                Phase::Drain => RunPhase::Drain,
+                Phase::Done => RunPhase::Done,
+            };
             let Snapshot { offered, completed, failed, in_flight, .. } = *snapshot;
-            self.coordinator.try_send(&ToCoordinator::Progress(Progress { offered, completed, failed, in_flight }));
+            let progress = Progress { at_ms, phase, offered, completed, failed, in_flight, response_time: None };
+            self.coordinator.try_send(&ToCoordinator::Progress(progress));
         }
         self.inner.tick(elapsed, snapshot);
     }

@@ -100,7 +100,8 @@ impl LedTrials {
         let (plan, prepared) = prepare(trial.plan)?;
         self.number += 1;
         let (number, request) = (self.number, trial.variant.to_text()?);
-        self.coordinator.send(&ToCoordinator::Trial { number, request, prepared });
+        let folder = trial.folder.display().to_string();
+        self.coordinator.send(&ToCoordinator::Trial { number, request, prepared, folder });
         let start_ns = self.coordinator.wait_for_start(trial.interrupts);
         let start_ns = start_ns.map_err(|error| ExperimentError::Plan(format!("{error:#}")))?;
         Ok(at(plan, start_ns))

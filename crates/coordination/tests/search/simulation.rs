@@ -1,98 +1,94 @@
-//! Leader and members of a search in virtual time: trials one after another, over a network that loses, doubles and
-//! reorders messages, with machines and a server that die within and between the trials.
+//! A network, machines and processes in virtual time for leader and members of a search.
 
 use std::time::Duration;
 
 use coordination::message::{Ended, FromMember, Prepared, Progress, ToMembers};
-use coordination::{
-    Effect, Identity, LOST_AFTER, Local, Now, Over, READY_TIMEOUT, RECONNECT_TIMEOUT, SearchLeader, SearchMember,
-    TRIAL_START_LEAD, Trial,
-};
+use coordination::{Effect, Identity, Local, Now, Over, SearchLeader, SearchMember, Trial};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
-const STEP_MS: u64 = 10;
-const WALL_ZERO_NS: u64 = 1_800_000_000_000_000_000;
-const LOAD_MS: u64 = 5_000;
+pub const STEP_MS: u64 = 10;
+pub const WALL_ZERO_NS: u64 = 1_800_000_000_000_000_000;
+pub const LOAD_MS: u64 = 5_000;
 /// Time that a leader needs to choose the next trial.
-const GAP_MS: u64 = 700;
+pub const GAP_MS: u64 = 700;
 /// Time that a shard needs to prepare a trial.
-const PREPARATION_MS: u64 = 300;
-const TRIALS: u32 = 5;
+pub const PREPARATION_MS: u64 = 300;
+pub const TRIALS: u32 = 5;
 /// No simulation lasts longer.
-const END_MS: u64 = 600_000;
+pub const END_MS: u64 = 600_000;
 
-enum Machine {
+pub enum Machine {
     Leader(SearchLeader),
     Member(SearchMember),
 }
 
 /// One trial as a shard saw it.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Seen {
-    number: u32,
-    start_ns: Option<u64>,
-    ran: bool,
-    is_aborted: bool,
-    over: Option<Over>,
+pub struct Seen {
+    pub number: u32,
+    pub start_ns: Option<u64>,
+    pub ran: bool,
+    pub is_aborted: bool,
+    pub over: Option<Over>,
 }
 
 /// A shard's machine: the state machine, and a process that makes loads as long as it is told.
-struct Shard {
-    machine: Machine,
-    is_alive: bool,
-    trials: Vec<Seen>,
-    ends_at_ms: Option<u64>,
-    prepared_at_ms: Option<u64>,
+pub struct Shard {
+    pub machine: Machine,
+    pub is_alive: bool,
+    pub trials: Vec<Seen>,
+    pub ends_at_ms: Option<u64>,
+    pub prepared_at_ms: Option<u64>,
     /// The leader: when the next trial begins.
-    next_at_ms: Option<u64>,
-    over: Option<(u64, Over)>,
-    notes: Vec<String>,
-    fetched: Vec<(u32, u32)>,
+    pub next_at_ms: Option<u64>,
+    pub over: Option<(u64, Over)>,
+    pub notes: Vec<String>,
+    pub fetched: Vec<(u32, u32)>,
 }
 
 #[derive(Clone)]
-enum Packet {
+pub enum Packet {
     ToLeader(FromMember),
     ToMembers(ToMembers),
 }
 
 /// A time within a trial: its number, and milliseconds after its start (or before it, after the last one).
-type At = (u32, i64);
+pub type At = (u32, i64);
 
 /// Faults of one simulation.
 #[derive(Clone, Default)]
-struct Faults {
-    loss: f64,
-    doubled: f64,
-    delay_ms_max: u64,
-    kill: Option<(usize, At)>,
+pub struct Faults {
+    pub loss: f64,
+    pub doubled: f64,
+    pub delay_ms_max: u64,
+    pub kill: Option<(usize, At)>,
     /// From this time, and how long.
-    outage: Option<(At, u64)>,
-    interrupt: Option<(usize, At)>,
-    other_plan: Option<usize>,
+    pub outage: Option<(At, u64)>,
+    pub interrupt: Option<(usize, At)>,
+    pub other_plan: Option<usize>,
     /// A shard whose preparation of a trial fails.
-    cannot: Option<(usize, u32)>,
+    pub cannot: Option<(usize, u32)>,
     /// A shard whose file has another content from this trial on.
-    other_file: Option<(usize, u32)>,
+    pub other_file: Option<(usize, u32)>,
     /// A shard whose load fails in a trial.
-    fails: Option<(usize, u32)>,
+    pub fails: Option<(usize, u32)>,
 }
 
-struct Simulation {
-    shards: Vec<Shard>,
-    packets: Vec<(u64, usize, Packet)>,
-    random: Xoshiro256PlusPlus,
-    faults: Faults,
-    now_ms: u64,
-    down_until_ms: Option<u64>,
+pub struct Simulation {
+    pub shards: Vec<Shard>,
+    pub packets: Vec<(u64, usize, Packet)>,
+    pub random: Xoshiro256PlusPlus,
+    pub faults: Faults,
+    pub now_ms: u64,
+    pub down_until_ms: Option<u64>,
     /// Longest time between the end of a trial's load and the start of the next one.
-    between_ms: u64,
-    load_ended_ms: Option<u64>,
+    pub between_ms: u64,
+    pub load_ended_ms: Option<u64>,
 }
 
 impl Simulation {
-    fn new(count: usize, seed: u64, faults: Faults) -> Self {
+    pub fn new(count: usize, seed: u64, faults: Faults) -> Self {
         let shard = |index: usize| {
             let has_other_plan = faults.other_plan == Some(index);
             let identity = Identity {
@@ -132,12 +128,12 @@ impl Simulation {
         }
     }
 
-    fn chance(&mut self, share: f64) -> bool {
+    pub fn chance(&mut self, share: f64) -> bool {
         (self.random.next_u64() >> 11) as f64 / (1u64 << 53) as f64 <= share && share > 0.0
     }
 
     /// Runs until all that live are over.
-    fn run(mut self) -> Simulation {
+    pub fn run(mut self) -> Simulation {
         while self.shards.iter().any(|shard| shard.is_alive && shard.over.is_none()) {
             assert!(self.now_ms < END_MS, "it hangs");
             self.step();
@@ -146,7 +142,7 @@ impl Simulation {
     }
 
     /// Whether a fault's time has come: by the leader's trial.
-    fn is_at(&self, (number, after_ms): At) -> bool {
+    pub fn is_at(&self, (number, after_ms): At) -> bool {
         let Some(trial) = self.shards[0].trials.last() else { return false };
         // Before its start, a trial is counted from the end of the one before.
         let base = match trial.start_ns {
@@ -158,7 +154,7 @@ impl Simulation {
         self.now_ms as i64 >= base as i64 + after_ms
     }
 
-    fn step(&mut self) {
+    pub fn step(&mut self) {
         self.now_ms += STEP_MS;
         if let Some((index, _)) = self.faults.kill.filter(|(_, at)| self.is_at(*at)) {
             self.shards[index].is_alive = false;
@@ -192,7 +188,7 @@ impl Simulation {
         }
     }
 
-    fn connect(&mut self, is_up: bool) {
+    pub fn connect(&mut self, is_up: bool) {
         // Messages in the server are lost with it.
         self.packets.clear();
         for shard in &mut self.shards {
@@ -200,11 +196,11 @@ impl Simulation {
         }
     }
 
-    fn is_down(&self) -> bool {
+    pub fn is_down(&self) -> bool {
         self.faults.outage.is_some() && self.down_until_ms.is_some()
     }
 
-    fn deliver(&mut self) {
+    pub fn deliver(&mut self) {
         let due: Vec<(usize, Packet)> =
             self.packets.extract_if(.., |(at, ..)| *at <= self.now_ms).map(|(_, to, packet)| (to, packet)).collect();
         for (to, packet) in due {
@@ -221,7 +217,7 @@ impl Simulation {
     }
 
     /// What the process of the load does.
-    fn tick(&mut self, index: usize) {
+    pub fn tick(&mut self, index: usize) {
         let now = now(self.now_ms);
         let faults = self.faults.clone();
         let shard = &mut self.shards[index];
@@ -268,7 +264,8 @@ impl Simulation {
                 );
             }
             if shard.ends_at_ms.is_some() {
-                shard.machine.local(now, Local::Progress(Progress { offered: self.now_ms, ..Progress::default() }));
+                let offered = self.now_ms;
+                shard.machine.local(now, Local::Progress(Progress { at_ms: offered, offered, ..Progress::default() }));
             }
         }
         match &mut shard.machine {
@@ -280,7 +277,7 @@ impl Simulation {
         }
     }
 
-    fn act(&mut self, index: usize, now: Now, effect: Effect) {
+    pub fn act(&mut self, index: usize, now: Now, effect: Effect) {
         let count = self.shards.len();
         let shard = &mut self.shards[index];
         match effect {
@@ -330,11 +327,11 @@ impl Simulation {
                 }
             }
             Effect::Over(over) => shard.over = Some((self.now_ms, over)),
-            Effect::Clock(_) | Effect::Summary(_) => {}
+            Effect::Clock(_) | Effect::Summary(_) | Effect::Shards(_) => {}
         }
     }
 
-    fn send(&mut self, to: usize, packet: &Packet) {
+    pub fn send(&mut self, to: usize, packet: &Packet) {
         if self.is_down() || self.chance(self.faults.loss) {
             return;
         }
@@ -345,17 +342,17 @@ impl Simulation {
         }
     }
 
-    fn over(&self, index: usize) -> &Over {
+    pub fn over(&self, index: usize) -> &Over {
         &self.shards[index].over.as_ref().expect("it is over").1
     }
 
     /// Numbers of the trials that the leader has of all shards.
-    fn complete(&self) -> u32 {
+    pub fn complete(&self) -> u32 {
         self.shards[0].trials.iter().filter(|trial| trial.over == Some(Over::Complete)).count() as u32
     }
 
     /// Nothing is merged that was not made together: each start is that of all, and each run is fetched once.
-    fn assert_consistent(&self, what: &str) {
+    pub fn assert_consistent(&self, what: &str) {
         let leader = &self.shards[0];
         for trial in leader.trials.iter().filter(|trial| trial.over == Some(Over::Complete)) {
             for (index, shard) in self.shards.iter().enumerate() {
@@ -369,7 +366,7 @@ impl Simulation {
 }
 
 impl Shard {
-    fn effect(&mut self) -> Option<Effect> {
+    pub fn effect(&mut self) -> Option<Effect> {
         match &mut self.machine {
             Machine::Leader(leader) => leader.effect(),
             Machine::Member(member) => member.effect(),
@@ -378,7 +375,7 @@ impl Shard {
 }
 
 impl Machine {
-    fn local(&mut self, now: Now, local: Local) {
+    pub fn local(&mut self, now: Now, local: Local) {
         match self {
             Machine::Leader(leader) => leader.local(now, local),
             Machine::Member(member) => member.local(now, local),
@@ -386,204 +383,19 @@ impl Machine {
     }
 }
 
-fn prepared(number: u32, is_other: bool) -> Prepared {
+pub fn prepared(number: u32, is_other: bool) -> Prepared {
     let of = if is_other { "other" } else { "file" };
     Prepared { digest: format!("{of} {number}"), took_ms: PREPARATION_MS }
 }
 
-fn now(at_ms: u64) -> Now {
+pub fn now(at_ms: u64) -> Now {
     Now { monotonic: Duration::from_millis(at_ms), wall_ns: WALL_ZERO_NS + at_ms * 1_000_000 }
 }
 
-fn text_of(over: &Over) -> String {
+pub fn text_of(over: &Over) -> String {
     match over {
         Over::Complete => String::new(),
         Over::NotStarted(why) => why.clone(),
         Over::Incomplete(missing) => missing.join("; "),
-    }
-}
-
-#[test]
-fn every_trial_starts_together_and_is_complete_whatever_the_network_does() {
-    for seed in 0..60 {
-        let bad = seed % 4;
-        let faults =
-            Faults { loss: 0.1 * bad as f64, doubled: 0.1 * bad as f64, delay_ms_max: 150 * bad, ..Faults::default() };
-        let done = Simulation::new(4, seed, faults).run();
-        done.assert_consistent(&format!("seed {seed}"));
-        let why = done.shards[0].trials.last().and_then(|trial| trial.over.as_ref()).map(text_of);
-        assert_eq!((done.complete(), done.over(0)), (TRIALS, &Over::Complete), "seed {seed}: {why:?}");
-        for index in 1..4 {
-            // With lost messages a member may miss the end, and notices the silence.
-            assert!(bad > 0 || *done.over(index) == Over::Complete, "seed {seed}: {:?}", done.over(index));
-        }
-        if bad == 0 {
-            // The clocks twice, a preparation, the lead with that of the longest preparation, and the leader's own time.
-            let least = TRIAL_START_LEAD.as_millis() as u64 + 2 * PREPARATION_MS + GAP_MS;
-            assert!((least..least + 2_500).contains(&done.between_ms), "{}", done.between_ms);
-            assert!(done.shards.iter().all(|shard| shard.notes.is_empty()));
-        }
-    }
-}
-
-#[test]
-fn a_member_that_is_killed_in_a_trial_or_between_two_ends_the_search_by_its_name() {
-    for (at, seed) in [((2, 1_000), 1), ((2, LOAD_MS as i64 + 100), 2), ((3, -1), 3), ((1, 10), 4)] {
-        let done = Simulation::new(4, seed, Faults { kill: Some((2, at)), ..Faults::default() }).run();
-        done.assert_consistent(&format!("{at:?}"));
-        let last = done.shards[0].trials.last().unwrap();
-        let why = text_of(last.over.as_ref().unwrap());
-        assert!(why.contains("2/4") && !why.contains("1/4"), "{at:?}: {why}");
-        assert!(done.complete() <= at.0, "{at:?}");
-        for index in [1, 3] {
-            assert!(text_of(done.over(index)).contains("2/4"), "{at:?}: {:?}", done.over(index));
-        }
-        assert!(done.now_ms < 60_000, "{at:?}: {} ms", done.now_ms);
-    }
-}
-
-#[test]
-fn members_of_a_killed_leader_end_within_a_bounded_time() {
-    for (at, seed) in [((2, 1_000), 1), ((2, LOAD_MS as i64 + 60), 2), ((3, -1), 3)] {
-        let mut simulation = Simulation::new(3, seed, Faults { kill: Some((0, at)), ..Faults::default() });
-        while simulation.shards[0].is_alive {
-            simulation.step();
-        }
-        let killed_ms = simulation.now_ms;
-        let done = simulation.run();
-        for index in [1, 2] {
-            assert!(text_of(done.over(index)).contains("leader"), "{at:?}: {:?}", done.over(index));
-        }
-        // A load that runs is ended; its silent end is noticed again.
-        let bound_ms = 2 * LOST_AFTER.as_millis() as u64 + 2_000;
-        assert!(done.now_ms - killed_ms < bound_ms, "{at:?}: {} ms", done.now_ms - killed_ms);
-    }
-}
-
-#[test]
-fn a_server_that_restarts_in_a_trial_or_between_two_loses_no_trial() {
-    for seed in 0..20 {
-        for at in [(1, 500), (2, LOAD_MS as i64 - 100), (2, LOAD_MS as i64 + 100), (3, -1)] {
-            for lasts_ms in [300, 4_000, 30_000] {
-                let faults = Faults { outage: Some((at, lasts_ms)), delay_ms_max: 20, ..Faults::default() };
-                let done = Simulation::new(3, seed, faults).run();
-                let what = format!("seed {seed}: {at:?} for {lasts_ms} ms");
-                done.assert_consistent(&what);
-                assert_eq!((done.complete(), done.over(0)), (TRIALS, &Over::Complete), "{what}");
-            }
-        }
-    }
-}
-
-#[test]
-fn a_server_that_stays_away_ends_the_search_of_all() {
-    for at in [(2, 500), (3, -1)] {
-        let done = Simulation::new(3, 1, Faults { outage: Some((at, END_MS)), ..Faults::default() }).run();
-        done.assert_consistent(&format!("{at:?}"));
-        assert!(done.shards[0].trials.last().unwrap().over != Some(Over::Complete), "{at:?}");
-        for index in [1, 2] {
-            assert!(!text_of(done.over(index)).is_empty());
-        }
-        let bound = 2 * RECONNECT_TIMEOUT + READY_TIMEOUT + Duration::from_secs(60);
-        assert!(Duration::from_millis(done.now_ms) < bound, "{at:?}: {} ms", done.now_ms);
-    }
-}
-
-#[test]
-fn a_shard_with_another_plan_or_another_file_is_named_and_makes_no_load() {
-    let done = Simulation::new(3, 1, Faults { other_plan: Some(2), ..Faults::default() }).run();
-    assert!(text_of(done.over(2)).contains("refused this shard"), "{:?}", done.over(2));
-    assert!(done.shards[0].notes.iter().any(|note| note.contains("refused shard 2 on host2")));
-    assert!(text_of(done.over(1)).contains("2/3"), "{:?}", done.over(1));
-    assert!(done.shards.iter().flat_map(|shard| &shard.trials).all(|trial| trial.start_ns.is_none()));
-
-    let done = Simulation::new(3, 1, Faults { other_file: Some((1, 3)), ..Faults::default() }).run();
-    done.assert_consistent("another file");
-    assert_eq!(done.complete(), 2);
-    for index in [1, 2] {
-        assert!(text_of(done.over(index)).contains("the trial of shard 1/3 is another"), "{:?}", done.over(index));
-    }
-}
-
-#[test]
-fn a_shard_that_cannot_make_a_trial_is_named_with_its_reason() {
-    let done = Simulation::new(3, 1, Faults { cannot: Some((2, 2)), ..Faults::default() }).run();
-    assert_eq!(done.complete(), 1);
-    let why = text_of(done.shards[0].trials[1].over.as_ref().unwrap());
-    assert!(why.contains("2/3") && why.contains("too few descriptors"), "{why}");
-    assert!(text_of(done.over(1)).contains("too few descriptors"), "{:?}", done.over(1));
-    assert!(done.now_ms < 30_000, "the others do not wait: {} ms", done.now_ms);
-
-    let done = Simulation::new(3, 1, Faults { fails: Some((1, 2)), ..Faults::default() }).run();
-    let why = text_of(done.shards[0].trials[1].over.as_ref().unwrap());
-    assert!(why.contains("1/3") && why.contains("no ports left"), "{why}");
-}
-
-#[test]
-fn an_interrupt_ends_the_search_of_all_and_names_who_left() {
-    for at in [(2, 1_000), (3, -1)] {
-        let done = Simulation::new(3, 1, Faults { interrupt: Some((0, at)), loss: 0.1, ..Faults::default() }).run();
-        assert!(done.complete() <= at.0);
-        for index in [1, 2] {
-            assert!(done.shards[index].over.is_some());
-        }
-        assert!(done.now_ms < 60_000, "{at:?}: {} ms", done.now_ms);
-    }
-    // A member that leaves between two trials.
-    let done = Simulation::new(3, 1, Faults { interrupt: Some((1, (3, -1))), ..Faults::default() }).run();
-    assert!(text_of(done.over(0)).is_empty() && done.complete() == 2);
-    let why = text_of(done.shards[0].trials[2].over.as_ref().unwrap());
-    assert!(why.contains("1/3"), "{why}");
-}
-
-#[test]
-fn of_two_leaders_in_one_session_the_later_one_yields() {
-    let identity = |instance| Identity {
-        index: 0,
-        count: 2,
-        instance,
-        version: "1".into(),
-        plan_digest: "plan".into(),
-        host: "host".into(),
-    };
-    let leader = |instance, number| {
-        let mut leader = SearchLeader::new(identity(instance));
-        leader.local(now(0), Local::Connected(true));
-        leader.local(now(0), Local::Trial(Trial { number, request: "x".into(), prepared: prepared(number, false) }));
-        leader.tick(now(10));
-        leader
-    };
-    // The newcomer has the smaller number, and is in its first trial.
-    let (mut old, mut new) = (leader(2, 7), leader(1, 1));
-    let said = |leader: &mut SearchLeader| {
-        std::iter::from_fn(|| leader.effect()).find_map(|effect| match effect {
-            Effect::ToMembers(message) => Some(message),
-            _ => None,
-        })
-    };
-    let (by_old, by_new) = (said(&mut old).unwrap(), said(&mut new).unwrap());
-    old.receive_foreign(&by_new);
-    new.receive_foreign(&by_old);
-    assert!(!std::iter::from_fn(|| old.effect()).any(|effect| matches!(effect, Effect::TrialOver(_))));
-    assert!(
-        std::iter::from_fn(|| new.effect())
-            .any(|effect| matches!(effect, Effect::TrialOver(Over::NotStarted(why)) if why.contains("another leader")))
-    );
-}
-
-#[test]
-fn a_trial_out_of_order_or_too_long_is_not_begun() {
-    for (number, request) in [(0, "x".to_owned()), (1, "x".repeat(4097)), (1, "a\nb".to_owned())] {
-        let identity = Identity {
-            index: 0,
-            count: 2,
-            instance: 1,
-            version: "1".into(),
-            plan_digest: "plan".into(),
-            host: "host".into(),
-        };
-        let mut leader = SearchLeader::new(identity);
-        leader.local(now(0), Local::Trial(Trial { number, request, prepared: prepared(1, false) }));
-        assert!(matches!(leader.effect(), Some(Effect::TrialOver(Over::NotStarted(_)))));
     }
 }
