@@ -19,10 +19,11 @@ pub mod search;
 #[cfg(feature = "experiments")]
 mod search_member;
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result};
 use coordination::Address;
 use coordination::message::{Ended, Progress};
 use coordination::pipe::{FromCoordinator, Hello, ToCoordinator};
@@ -200,8 +201,15 @@ impl<O: Observer> Observer for Reporting<'_, O> {
     }
 }
 
-/// Refuses a load that was not started.
-fn not_started(why: &str) -> Result<u64> {
-    ensure!(!why.is_empty(), "the load was not started");
-    bail!("the load was not started: {why}")
+/// A load that was not started: why, or nothing.
+#[derive(Debug)]
+struct NotStarted(String);
+
+impl std::error::Error for NotStarted {}
+
+impl fmt::Display for NotStarted {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("the load was not started")?;
+        if self.0.is_empty() { Ok(()) } else { write!(formatter, ": {}", self.0) }
+    }
 }

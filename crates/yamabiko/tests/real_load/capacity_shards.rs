@@ -4,7 +4,8 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -49,7 +50,7 @@ fn model(workspace: &Workspace, lan: &Lan) -> Running {
     running
 }
 
-/// Starts a machine's shard of a search, with a run store of its own.
+/// Starts a machine's shard of a search, with a run store of its own, which is its working directory if it is shared.
 fn start(workspace: &Workspace, lan: &Lan, index: usize, volume: Volume, url: &str, options: &[&str]) -> Running {
     let runs = store(workspace, index);
     fs::create_dir_all(&runs).unwrap();
@@ -57,7 +58,7 @@ fn start(workspace: &Workspace, lan: &Lan, index: usize, volume: Volume, url: &s
     let (shard, nats) = (format!("{index}/{SHARDS}"), format!("nats://{SERVER}/test"));
     let mount = "mount -t tmpfs runs \"$0\" && exec env \"$@\"";
     let mut arguments = match volume {
-        Volume::Shared => vec!["env"],
+        Volume::Shared => vec!["env", "-C", str_of(&runs)],
         Volume::Private => vec!["unshare", "-m", "sh", "-c", mount, str_of(&runs)],
     };
     arguments.extend([&*variable, str_of(&program), "capacity", url, "--shard", &shard, "--coordinate", &nats]);
@@ -105,6 +106,15 @@ fn runs(store: &Path) -> Vec<String> {
 
 fn lines_of_trials(stderr: &str) -> usize {
     stderr.lines().filter(|line| line.contains("this shard offered")).count()
+}
+
+/// Waits until a member has made so many trials.
+fn wait_for_trials(member: &Running, count: usize) {
+    let deadline = Instant::now() + SEARCH_TIMEOUT;
+    while lines_of_trials(&member.stderr()) < count {
+        assert!(Instant::now() < deadline, "timeout waiting for {count} trials: {}", member.stderr());
+        sleep(Duration::from_millis(20));
+    }
 }
 
 #[test]
@@ -157,7 +167,7 @@ fn a_killed_member_ends_the_search_by_its_name_with_the_result_so_far() {
     let _model = model(&workspace, &lan);
     let _nats = nats(&workspace, &lan);
     let mut running = start_all(&workspace, &lan, Volume::Shared);
-    wait_until("two trials are made", || lines_of_trials(&running[1].stderr()) >= 2);
+    wait_for_trials(&running[1], 2);
     kill(&running.remove(2));
     let outputs: Vec<_> = running.into_iter().map(|running| running.finish_within(SEARCH_TIMEOUT)).collect();
     let document = outputs[0].json();
@@ -180,7 +190,7 @@ fn members_of_a_killed_leader_end() {
     let _model = model(&workspace, &lan);
     let _nats = nats(&workspace, &lan);
     let mut running = start_all(&workspace, &lan, Volume::Shared);
-    wait_until("a trial is made", || lines_of_trials(&running[1].stderr()) >= 1);
+    wait_for_trials(&running[1], 1);
     kill(&running.remove(0));
     for running in running {
         let output = running.finish_within(Duration::from_secs(60));
@@ -199,8 +209,8 @@ fn a_nats_server_that_is_killed_and_started_again_does_not_end_the_search() {
     // The first time right after a trial, the second time three seconds later.
     let mut server = Some(server);
     for (made, pause) in [(1, Duration::ZERO), (3, Duration::from_secs(3))] {
-        wait_until("trials are made", || lines_of_trials(&running[1].stderr()) >= made);
-        std::thread::sleep(pause);
+        wait_for_trials(&running[1], made);
+        sleep(pause);
         kill(server.as_ref().unwrap());
         drop(server.take());
         server = Some(nats(&workspace, &lan));
@@ -218,7 +228,7 @@ fn an_interrupt_at_the_leader_ends_the_search_of_all_and_resume_continues_it() {
     let _model = model(&workspace, &lan);
     let _nats = nats(&workspace, &lan);
     let running = start_all(&workspace, &lan, Volume::Shared);
-    wait_until("three trials are made", || lines_of_trials(&running[1].stderr()) >= 3);
+    wait_for_trials(&running[1], 3);
     running[0].signal(Signal::SIGINT);
     let outputs: Vec<_> = running.into_iter().map(|running| running.finish_within(SEARCH_TIMEOUT)).collect();
     let partial = outputs[0].json();
@@ -263,13 +273,12 @@ fn a_shard_with_another_objective_or_another_file_is_refused_by_name_and_nothing
     wait_until("the leader reports it", || leader.stderr().contains("refused shard 1"));
     leader.signal(Signal::SIGINT);
     leader.finish_within(SEARCH_TIMEOUT);
-    // The file's content is read when a trial is prepared.
+    // The file's content is read when a trial is prepared. Its name is the same on all machines.
     let running: Vec<Running> = (0..SHARDS)
         .map(|index| {
-            let file = workspace.file(&format!("body{index}"));
-            fs::write(&file, if index == 1 { "other" } else { "same" }).unwrap();
-            let body = format!("@{}", file.display());
-            let options = [SEARCH, &["-m", "POST", "--body", &body]].concat();
+            fs::create_dir_all(store(&workspace, index)).unwrap();
+            fs::write(store(&workspace, index).join(".body"), if index == 1 { "other" } else { "same" }).unwrap();
+            let options = [SEARCH, &["-m", "POST", "--body", "@/proc/self/cwd/.body"]].concat();
             start(&workspace, &lan, index, Volume::Shared, &url, &options)
         })
         .collect();

@@ -12,7 +12,7 @@ use sys::clock::Deadline;
 use sys::sched::Cores;
 use sys::signal::{Interrupts, wait_readable};
 
-use super::{Collected, not_started};
+use super::{Collected, NotStarted};
 use crate::terminal::print_message;
 
 /// Interval at which interrupts are looked for.
@@ -95,22 +95,23 @@ impl Coordinator {
     /// Waits until the leader has set the start: nanoseconds since 1970.
     ///
     /// # Errors
-    /// The load does not start, for this reason. The process has ended.
+    /// [`NotStarted`]: the load does not start, for this reason; the process has ended.
     pub fn wait_for_start(&mut self, interrupts: &Interrupts) -> Result<u64> {
         let before = interrupts.count();
         let mut deadline: Option<Deadline> = None;
-        loop {
+        let why = loop {
             match self.line(interrupts, &mut deadline, before) {
                 Some(FromCoordinator::Start(at_ns)) => {
                     self.has_start = true;
                     return Ok(at_ns);
                 }
-                Some(FromCoordinator::NotStarted(why) | FromCoordinator::Finished(why)) => return not_started(&why),
+                Some(FromCoordinator::NotStarted(why) | FromCoordinator::Finished(why)) => break why,
                 Some(other) => self.collected.add(other),
-                None if interrupts.count() > before => return not_started("interrupted"),
-                None => return not_started("the coordinating process has ended"),
+                None if interrupts.count() > before => break "interrupted".to_owned(),
+                None => break "the coordinating process has ended".to_owned(),
             }
-        }
+        };
+        Err(NotStarted(why).into())
     }
 
     /// Number of interrupts by the user: those by the coordination end a load too.

@@ -12,9 +12,9 @@ use sys::signal::Interrupts;
 use tempfile::TempDir;
 use testbed::{NoObserver, Outcome};
 
-use super::ended;
 use super::process::{Coordinator, Next};
 use super::search::{at, observer, prepare, trial_folder};
+use super::{NotStarted, ended};
 use crate::exit::Exit;
 use crate::terminal::print_message;
 use crate::verb::bench::ExecutionOptions;
@@ -35,16 +35,17 @@ pub fn make_trials(
     let mut member = SearchShard { plan, options, coordinator, folder, program, interrupts, made: 0, last: None };
     loop {
         match member.coordinator.next_trial(&member.interrupts) {
-            Next::Trial { number, request } => member.make(number, &request)?,
+            Next::Trial { number, request } => {
+                if let Some(why) = member.make(number, &request)? {
+                    return Ok(member.ended_early(&why));
+                }
+            }
             Next::Finished(why) if why.is_empty() => {
                 member.note(&format!("the search is complete after {} trials; shard 0 has its result", member.made));
                 return Ok(Exit::Success);
             }
             Next::Finished(why) if member.made == 0 => bail!("the search was not started: {why}"),
-            Next::Finished(why) => {
-                print_message(format_args!("the search was ended after {} trials: {why}", member.made));
-                return Ok(Exit::Invalid);
-            }
+            Next::Finished(why) => return Ok(member.ended_early(&why)),
         }
     }
 }
@@ -62,23 +63,25 @@ struct SearchShard<'a> {
 }
 
 impl SearchShard<'_> {
-    /// Makes this shard's part of a trial.
-    fn make(&mut self, number: u32, request: &str) -> Result<()> {
+    /// Makes this shard's part of a trial; why the others ended the search, if they did.
+    fn make(&mut self, number: u32, request: &str) -> Result<Option<String>> {
         self.last = None;
         let dir = trial_folder(self.folder)?;
         let (outcome, what) = match self.run(request, dir.path()) {
             Ok(made) => made,
             Err(error) => {
                 let had_start = self.coordinator.has_start();
-                let why = self.coordinator.failed(&format!("{error:#}"), &self.interrupts);
+                let by_others = self.coordinator.failed(&format!("{error:#}"), &self.interrupts);
                 if had_start {
                     // The leader ends the search, by this shard's name.
                     let _ = self.coordinator.next_trial(&self.interrupts);
                 }
-                return Err(match why {
-                    Some(why) => error.context(format!("the trial was ended: {why}")),
-                    None => error,
-                });
+                let why = by_others.or_else(|| Some(error.downcast_ref::<NotStarted>()?.0.clone()));
+                return match why {
+                    Some(why) if self.made > 0 => Ok(Some(why)),
+                    Some(why) if had_start => Err(error.context(format!("the trial was ended: {why}"))),
+                    _ => Err(error),
+                };
             }
         };
         let own = outcome.folder.clone().unwrap_or_else(|| PathBuf::from(&outcome.document.run.dir));
@@ -93,7 +96,13 @@ impl SearchShard<'_> {
         if self.coordinator.interrupts_of_user(&self.interrupts) > 0 {
             self.coordinator.send(&ToCoordinator::Interrupted);
         }
-        Ok(())
+        Ok(None)
+    }
+
+    /// Reports a search that another shard ended.
+    fn ended_early(&self, why: &str) -> Exit {
+        print_message(format_args!("the search was ended after {} trials: {why}", self.made));
+        Exit::Invalid
     }
 
     /// Prepares the trial, waits for its start and makes the load; with the trial in words.
