@@ -258,6 +258,14 @@ fn an_interrupt_at_the_leader_ends_the_search_of_all_and_resume_continues_it() {
     assert_eq!(trials(&whole)[..kept], trials(&partial)[..], "the trials before the interrupt");
 }
 
+/// Starts a machine's shard with a body from a file that has the same name on all machines.
+fn start_with_body(workspace: &Workspace, lan: &Lan, index: usize, content: &str) -> Running {
+    fs::create_dir_all(store(workspace, index)).unwrap();
+    fs::write(store(workspace, index).join(".body"), content).unwrap();
+    let options = [SEARCH, &["-m", "POST", "--body", "@/proc/self/cwd/.body"]].concat();
+    start(workspace, lan, index, Volume::Shared, &format!("http://{SERVER}/10k.bin"), &options)
+}
+
 #[test]
 fn a_shard_with_another_objective_or_another_file_is_refused_by_name_and_nothing_is_sent() {
     let workspace = Workspace::concurrent_as_root();
@@ -267,27 +275,39 @@ fn a_shard_with_another_objective_or_another_file_is_refused_by_name_and_nothing
     let url = format!("http://{SERVER}/10k.bin");
     let other: Vec<&str> =
         SEARCH.iter().map(|word| if *word == "p90 < 60ms, errors < 1%" { "p90 < 61ms" } else { *word }).collect();
-    let leader = start(&workspace, &lan, 0, Volume::Shared, &url, SEARCH);
-    let member = start(&workspace, &lan, 1, Volume::Shared, &url, &other);
-    member.finish_within(SEARCH_TIMEOUT).refused(1, &["refused this shard", "its plan is another"]);
-    wait_until("the leader reports it", || leader.stderr().contains("refused shard 1"));
-    leader.signal(Signal::SIGINT);
-    leader.finish_within(SEARCH_TIMEOUT);
-    // The file's content is read when a trial is prepared. Its name is the same on all machines.
-    let running: Vec<Running> = (0..SHARDS)
-        .map(|index| {
-            fs::create_dir_all(store(&workspace, index)).unwrap();
-            fs::write(store(&workspace, index).join(".body"), if index == 1 { "other" } else { "same" }).unwrap();
-            let options = [SEARCH, &["-m", "POST", "--body", "@/proc/self/cwd/.body"]].concat();
-            start(&workspace, &lan, index, Volume::Shared, &url, &options)
-        })
-        .collect();
-    for running in running {
-        running.finish_within(SEARCH_TIMEOUT).refused(1, &["1/3"]);
+    for is_file in [false, true] {
+        let [leader, member] = match is_file {
+            true => [(0, "same"), (1, "other")].map(|(index, body)| start_with_body(&workspace, &lan, index, body)),
+            false => [(0, SEARCH), (1, &other)]
+                .map(|(index, options)| start(&workspace, &lan, index, Volume::Shared, &url, options)),
+        };
+        member.finish_within(SEARCH_TIMEOUT).refused(1, &["refused this shard", "its plan is another"]);
+        wait_until("the leader reports it", || leader.stderr().contains("refused shard 1"));
+        leader.signal(Signal::SIGINT);
+        leader.finish_within(SEARCH_TIMEOUT);
     }
     assert_eq!(served(&workspace), 0);
-    // No folder of a search that measured nothing is left.
-    assert_eq!(runs(&store(&workspace, 0)).len(), 1, "that of the interrupted one: {:?}", runs(&store(&workspace, 0)));
+}
+
+#[test]
+fn a_file_that_changes_on_one_machine_between_two_trials_ends_the_search_by_its_shard() {
+    let workspace = Workspace::concurrent_as_root();
+    let lan = Lan::new(&workspace);
+    // Static files have an answer to POST.
+    let _nginx = lan.server.nginx(&workspace, "machines", &["listen 80; error_page 405 =200 $uri;"]);
+    let _nats = nats(&workspace, &lan);
+    let running: Vec<Running> = (0..SHARDS).map(|index| start_with_body(&workspace, &lan, index, "same")).collect();
+    wait_for_trials(&running[1], 1);
+    fs::write(store(&workspace, 1).join(".body"), "other").unwrap();
+    let outputs: Vec<_> = running.into_iter().map(|running| running.finish_within(SEARCH_TIMEOUT)).collect();
+    let document = outputs[0].json();
+    let notes = document["capacity"]["notes"].to_string();
+    assert!(notes.contains("the trial of shard 1/3 is another"), "{notes}");
+    assert!(!trials(&document).is_empty());
+    for output in &outputs[1..] {
+        assert_eq!(output.code, Some(3), "{output}");
+        assert!(output.stderr.contains("the trial of shard 1/3 is another"), "{output}");
+    }
 }
 
 #[test]
