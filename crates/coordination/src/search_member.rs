@@ -84,10 +84,10 @@ impl SearchMember {
         }
         let number = self.current.as_ref().map_or(0, |current| current.number);
         match &message.body {
-            LeaderBody::State(Stage::Finished { why }) if message.trial == AFTER_LAST_TRIAL => {
-                if self.leader.is_some() {
-                    self.finish(why);
-                }
+            LeaderBody::State(Stage::Finished { why })
+                if message.trial == AFTER_LAST_TRIAL && self.leader.is_some() =>
+            {
+                self.finish(why);
             }
             // A trial that was aborted before this shard knew of it is not prepared.
             LeaderBody::State(stage) if message.trial > number && *stage == Stage::Gathering => {
