@@ -1,7 +1,7 @@
 //! Search for the highest load that keeps the objective: a rate, or a number of users or connections.
 //!
 //! ```text
-//!   Plan --plan--> rules --search--> the next trial --plan--> Plan of a run --testbed::bench--> Outcome
+//!   Plan --plan--> rules --search--> the next trial --plan--> Plan of a run --TrialMachines--> TrialRun
 //!                             ^                                                                  |
 //!                             '----- verdict <--trial--- growth, objective, validity checks -----'
 //!   all trials --result--> result, interval, limiting resource, findings
@@ -9,8 +9,8 @@
 //!
 //! `docs/concepts/capacity.md` defines the terms. Read [`sequence`] first: the sequence of trials as a pure function;
 //! then [`trial`]: what makes a trial good, bad, the client's limit or void. [`quantity`] holds what differs between
-//! rates, users and connections. Each trial is a run (`docs/decisions/0023-a-trial-is-a-run.md`) and is written to the
-//! journal before the next one begins.
+//! rates, users and connections. Each trial is a run (`docs/decisions/0023-a-trial-is-a-run.md`), of this machine or of
+//! several ([`trial_run`]), and is written to the journal before the next one begins.
 
 mod bound;
 mod checks;
@@ -24,6 +24,7 @@ pub mod result;
 pub mod sequence;
 pub mod trial;
 mod trial_plan;
+pub mod trial_run;
 pub mod warmup;
 
 #[cfg(test)]
@@ -34,8 +35,8 @@ mod tests;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use plan::Plan;
 use plan::slo::Slo;
+use plan::{Plan, ShardPlan};
 use schema::document::{Check, CheckState, Host, Run, SCHEMA, Validity};
 use schema::{CapacityDocument, CapacityPart, EachDistance, TrialPart};
 use store::{RunFolder, RunStore};
@@ -46,6 +47,7 @@ use testbed::host;
 use self::journal::{Journal, TrialMachine};
 use self::sequence::{End, Next, Rules, TrialSequence};
 use self::trial::{Purpose, TrialRequest};
+use self::trial_run::{PlannedTrial, TrialMachines, TrialVariant};
 use experiment::ExperimentError;
 use experiment::progress::ExperimentProgress;
 use experiment::watchdog::ObjectiveGuard;
@@ -149,8 +151,8 @@ pub fn resumed(folder: &Path) -> Result<Plan, ExperimentError> {
     Ok(plan)
 }
 
-/// Runs the search. Must be called while this process has one thread, since the testbed forks. An interrupt voids the
-/// current trial; earlier trials stay stored and the search can be resumed.
+/// Runs the search; `machines` make its trials. Must be called while this process has one thread, since the testbed
+/// forks. An interrupt voids the current trial; earlier trials stay stored and the search can be resumed.
 ///
 /// # Errors
 /// The plan cannot be carried out, the first trial cannot be made, or a folder cannot be written.
@@ -159,16 +161,17 @@ pub fn run(
     order: &CapacityOptions,
     run_store: &RunStore,
     interrupts: &Interrupts,
-    stage: &mut dyn Stage,
+    (machines, stage): (&mut dyn TrialMachines, &mut dyn Stage),
 ) -> Result<CapacityResult, ExperimentError> {
     check(plan)?;
     let (capacity, slo) = trial_plan::of(plan)?;
     let here = host::facts(&host::CorePlan::default(), plan.host.threads)?;
-    let place = TrialMachine::of(&here);
+    let place = TrialMachine::of(&here, plan.shard.count());
     let (record, journal, stored) = match &order.resume {
         None => {
             let record = run_store.create(&plan.name, order.order.started, plan.seed)?;
-            record.write_plan(&plan.to_toml())?;
+            // Every machine gives its own shard.
+            record.write_plan(&Plan { shard: ShardPlan::default(), ..plan.clone() }.to_toml())?;
             let journal = Journal::begin(record.path(), &place)?;
             (record, journal, journal::JournalContents::default())
         }
@@ -194,6 +197,7 @@ pub fn run(
         order: &order.order,
         run_store,
         interrupts,
+        machines,
         stage: &mut stage,
         showing: &showing,
         slo,
@@ -222,15 +226,17 @@ fn distances(plan: &Plan, each: &[String]) -> Result<Vec<(String, Plan)>, Experi
     if each.is_empty() {
         return Ok(vec![(String::new(), plan.clone())]);
     }
-    let at = |words: &String| {
-        let at = each::at(plan, words).map_err(ExperimentError::Plan)?;
-        at.check().map_err(TestbedError::from)?;
-        if let Some(path) = &at.path {
-            testbed::distances::spec(path, at.load.clients).map_err(TestbedError::from)?;
-        }
-        Ok((words.clone(), at))
-    };
-    each.iter().map(at).collect()
+    each.iter().map(|words| Ok((words.clone(), at_distance(plan, words)?))).collect()
+}
+
+/// The plan at a distance.
+fn at_distance(plan: &Plan, words: &str) -> Result<Plan, ExperimentError> {
+    let at = each::at(plan, words).map_err(ExperimentError::Plan)?;
+    at.check().map_err(TestbedError::from)?;
+    if let Some(path) = &at.path {
+        testbed::distances::spec(path, at.load.clients).map_err(TestbedError::from)?;
+    }
+    Ok(at)
 }
 
 /// State of a running search.
@@ -238,6 +244,7 @@ struct RunningSearch<'a> {
     order: &'a Order,
     run_store: &'a RunStore,
     interrupts: &'a Interrupts,
+    machines: &'a mut dyn TrialMachines,
     stage: &'a mut dyn Stage,
     showing: &'a ExperimentProgress,
     slo: &'a Slo,
@@ -346,24 +353,26 @@ impl Trials for RunningSearch<'_> {
         number: usize,
         bytes: f64,
     ) -> Result<Option<TrialPart>, ExperimentError> {
-        if self.interrupts.count() > 0 {
+        if self.machines.is_interrupted(self.interrupts) {
             return Ok(None);
         }
         let plan = trial_plan::of_trial(&self.plan, request, number, bytes, &self.order.program);
         let mut guard =
             ObjectiveGuard::new(self.stage.begin(&self.named_load(request)), trial_plan::keep(request, self.slo));
         let run_store = request.purpose.is_stored().then_some(self.run_store);
-        let outcome = match testbed::bench(&plan, &self.order.command, run_store, self.interrupts, &mut guard) {
-            Ok(outcome) => outcome,
+        let variant = TrialVariant { at: self.at.clone(), number, bytes, request: *request };
+        let (command, interrupts) = (&self.order.command, self.interrupts);
+        let folder = self.record.path();
+        let planned = PlannedTrial { plan: &plan, variant: &variant, command, folder, run_store, interrupts };
+        let run = match self.machines.run(planned, &mut guard) {
+            Ok(Some(run)) => run,
+            Ok(None) => return Ok(None),
             // After a failed generator trial the generator's limit is unknown, and the search continues.
             Err(error) if request.purpose == Purpose::Limit => return Ok(Some(self.void(request, error.to_string()))),
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(error),
         };
-        if self.interrupts.count() > 0 {
-            return Ok(None);
-        }
-        self.host.get_or_insert_with(|| outcome.document.run.host.clone());
-        let mut part = trial::part(&outcome, request, guard.lost(), &plan, self.slo);
+        self.host.get_or_insert_with(|| run.document.run.host.clone());
+        let mut part = trial::part(&run, request, guard.lost(), &plan, self.slo);
         part.at.clone_from(&self.at);
         if part.verdict == "bad" && self.plan.server.is_none() {
             self.interrupts.wait(trial_plan::rest(self.slo));

@@ -6,8 +6,13 @@
 //!
 //! Nobody starts unless all are ready and have confirmed the start: before it a failure is cheap. After it, the loss of
 //! a shard is noted and its load is missing, unless `--abort-on-lost` is given.
+//!
+//! The leader of a trial of a search goes from collecting to resting: it repeats its state and confirms the ends of late
+//! members until the next trial has a leader of its own ([`SearchLeader`](crate::SearchLeader)).
 
 mod member_state;
+mod own_trial;
+mod table;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -15,10 +20,12 @@ use std::time::Duration;
 use schema::document::ClockOffsets;
 
 use self::member_state::{End, MemberState};
-use crate::message::{FromMember, LeaderBody, MemberBody, Outcome, Progress, Stage, ToMembers, text};
+use self::own_trial::OwnTrial;
+use self::table::Reports;
+use crate::message::{FromMember, LeaderBody, MemberBody, Outcome, Stage, ToMembers, text};
 use crate::{
     COLLECT_TIMEOUT, CONFIRM_LEAD, Effect, Identity, LOST_AFTER, Local, Now, Over, READY_TIMEOUT, RECONNECT_TIMEOUT,
-    REPEAT_INTERVAL, START_LEAD, Summary, name,
+    REPEAT_INTERVAL, START_REPEAT_INTERVAL, Summary, name,
 };
 
 /// Shard 0.
@@ -26,6 +33,8 @@ use crate::{
 pub struct Leader {
     identity: Identity,
     abort_on_lost: bool,
+    /// The trial, if the load is one of a search.
+    trial: Option<OwnTrial>,
     phase: Phase,
     stage: Stage,
     began: Duration,
@@ -33,7 +42,8 @@ pub struct Leader {
     members: Vec<MemberState>,
     is_connected: bool,
     connection_changed: Duration,
-    progress: Progress,
+    /// Of the own load.
+    reports: Reports,
     has_ended: bool,
     own_failure: Option<String>,
     is_aborted: bool,
@@ -54,13 +64,13 @@ enum Phase {
     Collecting(Duration),
     /// Until this time the final stage is repeated, for members that missed it.
     Lingering(Duration, Over),
+    /// The trial of a search has ended. Its state is repeated until the next one begins.
+    Resting,
     Over,
 }
 
 /// How long the final stage is repeated.
 const LINGER: Duration = Duration::from_secs(3);
-/// Interval at which a start is repeated before it.
-const START_REPEAT_INTERVAL: Duration = Duration::from_millis(200);
 /// Most notes about refused announcements.
 const REFUSALS_NOTED_MAX: u32 = 100;
 /// Most shards in a sentence.
@@ -73,13 +83,14 @@ impl Leader {
         Leader {
             identity,
             abort_on_lost,
+            trial: None,
             phase: Phase::Gathering,
             stage: Stage::Gathering,
             began: now.monotonic,
             members: std::iter::repeat_with(MemberState::default).take(members).collect(),
             is_connected: false,
             connection_changed: now.monotonic,
-            progress: Progress::default(),
+            reports: Reports::default(),
             has_ended: false,
             own_failure: None,
             is_aborted: false,
@@ -136,9 +147,16 @@ impl Leader {
             // Of two that begin together, one yields.
             Stage::Gathering => message.leader < self.identity.instance,
             Stage::Start { .. } => true,
-            Stage::Aborted { .. } => false,
+            Stage::Aborted { .. } | Stage::Finished { .. } => false,
         };
-        if message.leader != self.identity.instance && self.phase == Phase::Gathering && yields {
+        if message.leader != self.identity.instance && yields {
+            self.yield_session();
+        }
+    }
+
+    /// Leaves the session to another leader, before the start.
+    pub(crate) fn yield_session(&mut self) {
+        if self.phase == Phase::Gathering {
             self.over(Over::NotStarted("the session has another leader (shard 0): choose another session".into()));
         }
     }
@@ -153,7 +171,7 @@ impl Leader {
                     member.heard = now.monotonic;
                 }
             }
-            Local::Progress(progress) => self.progress = progress,
+            Local::Progress(progress) => self.reports.take(now.monotonic, progress),
             Local::Interrupted => self.abort(now, "shard 0 was interrupted"),
             Local::Ended(_) => self.collect(now, None),
             Local::Failed(why) => {
@@ -167,7 +185,7 @@ impl Leader {
                 member.end = End::Known(result.err());
                 self.confirm_end(index);
             }
-            Local::Sent(_) => {}
+            Local::Sent(_) | Local::Trial(_) | Local::Prepared(_) | Local::Finish(_) => {}
         }
     }
 
@@ -179,10 +197,14 @@ impl Leader {
             self.next_repeat = now.monotonic + if is_starting { START_REPEAT_INTERVAL } else { REPEAT_INTERVAL };
             self.send(LeaderBody::State(self.stage.clone()));
         }
-        if matches!(self.phase, Phase::Running | Phase::Collecting(_)) && now.monotonic >= self.next_summary {
-            self.next_summary = now.monotonic + REPEAT_INTERVAL;
-            let mut total = self.progress;
-            self.members.iter().for_each(|member| total.add(member.progress));
+        if matches!(self.phase, Phase::Resting | Phase::Over) || now.monotonic < self.next_summary {
+            return;
+        }
+        self.next_summary = now.monotonic + REPEAT_INTERVAL;
+        self.effects.push_back(Effect::Shards(Box::new(self.table(now))));
+        if matches!(self.phase, Phase::Running | Phase::Collecting(_)) {
+            let mut total = self.reports.progress();
+            self.members.iter().for_each(|member| total.add(member.reports.progress()));
             let heard = 1 + self.members.iter().filter(|member| !member.is_lost).count() as u32;
             self.effects.push_back(Effect::Summary(Summary { heard, count: self.identity.count, total }));
         }
@@ -242,12 +264,29 @@ impl Leader {
                 let (sequence, leader_ns) = (*sequence, now.wall_ns);
                 self.send(LeaderBody::Pong { index, instance, sequence, leader_ns });
             }
-            MemberBody::Ready { clock } => member.ready = Some(*clock),
+            MemberBody::Preparing => {}
+            MemberBody::Ready { clock, prepared } => {
+                let is_other = self.trial.as_ref().is_some_and(|trial| trial.prepared.digest != prepared.digest);
+                member.ready = Some(*clock);
+                // A preparation is shorter than the wait for it.
+                member.preparation = Duration::from_millis(prepared.took_ms).min(READY_TIMEOUT);
+                if is_other && self.phase == Phase::Gathering {
+                    let shard = name(index, self.identity.count);
+                    self.abort(now, &format!(
+                        "the trial of shard {shard} is another than the leader's (by the digest of its keys, seed and \
+                         files): give all shards the same files"
+                    ));
+                }
+            }
             MemberBody::Running { start_ns, progress } => {
                 member.is_confirmed |= start == Some(*start_ns);
-                member.progress = *progress;
+                member.reports.take(now.monotonic, *progress);
             }
             MemberBody::Ended(outcome) => match (&member.end, outcome) {
+                (End::Open, Outcome::Result(_)) if self.phase == Phase::Resting => {
+                    member.end = End::Known(Some("the trial was over".into()));
+                    self.confirm_end(index);
+                }
                 (End::Open, Outcome::Result(ended)) => {
                     member.end = End::Fetching;
                     self.effects.push_back(Effect::Fetch { index, ended: ended.clone() });
@@ -266,13 +305,14 @@ impl Leader {
             },
             MemberBody::Left { why } => {
                 let why = format!("shard {} left: {}", name(index, self.identity.count), text(why));
-                if self.phase == Phase::Gathering {
+                let is_search = self.trial.is_some();
+                if self.phase == Phase::Gathering && !is_search {
                     *member = MemberState::default();
                 } else {
                     member.end = End::Known(Some(why.clone()));
                 }
                 self.note(why.clone());
-                if start.is_some() {
+                if start.is_some() || is_search {
                     self.abort(now, &why);
                 }
             }
@@ -296,7 +336,7 @@ impl Leader {
                     self.abort(now, &format!("no confirmation of the start from {}", sentence(&late)));
                 }
             }
-            Phase::Starting(..) | Phase::Over => {}
+            Phase::Starting(..) | Phase::Resting | Phase::Over => {}
             Phase::Running => self.notice_lost(now),
             &Phase::Collecting(since) => {
                 self.notice_lost(now);
@@ -318,19 +358,26 @@ impl Leader {
     }
 
     fn gather(&mut self, now: Now) {
+        let mut lost = None;
         for (index, member) in (1..).zip(&mut self.members) {
             let is_silent = self.is_connected && now.monotonic.saturating_sub(member.heard) > LOST_AFTER;
             if member.instance.is_some() && is_silent {
                 *member = MemberState::default();
                 let text = format!("shard {} was lost before the start", name(index, self.identity.count));
-                self.effects.push_back(Effect::Note(text));
+                self.effects.push_back(Effect::Note(text.clone()));
+                lost = Some(text);
             }
+        }
+        if let Some(why) = lost.or_else(|| self.not_rejoined(now)).filter(|_| self.trial.is_some()) {
+            self.abort(now, &why);
+            return;
         }
         let waits_for = self.named(|member| member.ready.is_none());
         if waits_for.is_empty() && (self.is_connected || self.members.is_empty()) {
-            let lead_ns = u64::try_from(START_LEAD.as_nanos()).unwrap_or(u64::MAX);
+            let lead = self.start_lead();
+            let lead_ns = u64::try_from(lead.as_nanos()).unwrap_or(u64::MAX);
             let at_ns = now.wall_ns.saturating_add(lead_ns);
-            self.phase = Phase::Starting(at_ns, now.monotonic + START_LEAD);
+            self.phase = Phase::Starting(at_ns, now.monotonic + lead);
             self.stage = Stage::Start { at_ns, abort_on_lost: self.abort_on_lost };
             self.next_repeat = now.monotonic;
             self.effects.push_back(Effect::Start { at_ns });
@@ -363,7 +410,7 @@ impl Leader {
 
     /// Ends the load of all, or keeps it from starting.
     fn abort(&mut self, now: Now, why: &str) {
-        if self.is_aborted || matches!(self.phase, Phase::Lingering(..) | Phase::Over) {
+        if self.is_aborted || matches!(self.phase, Phase::Lingering(..) | Phase::Resting | Phase::Over) {
             return;
         }
         self.is_aborted = true;
@@ -403,6 +450,12 @@ impl Leader {
     }
 
     fn linger(&mut self, now: Now, over: Over) {
+        self.effects.push_back(Effect::Shards(Box::new(self.table(now))));
+        if self.trial.is_some() {
+            self.phase = Phase::Resting;
+            self.effects.push_back(Effect::Over(over));
+            return;
+        }
         self.phase = Phase::Lingering(now.monotonic + LINGER, over);
     }
 
@@ -424,7 +477,8 @@ impl Leader {
     fn send(&mut self, body: LeaderBody) {
         self.sequence += 1;
         let (leader, sequence) = (self.identity.instance, self.sequence);
-        self.effects.push_back(Effect::ToMembers(ToMembers { leader, sequence, body }));
+        let message = ToMembers { leader, sequence, trial: 0, request: String::new(), body };
+        self.effects.push_back(Effect::ToMembers(message));
     }
 }
 

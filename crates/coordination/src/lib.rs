@@ -22,15 +22,20 @@ pub mod message;
 pub mod nats;
 pub mod pipe;
 pub mod record;
+mod search_leader;
+mod search_member;
 
 use std::time::Duration;
 
+use schema::ShardsProgress;
 use schema::document::ClockOffsets;
 
 pub use self::address::Address;
 pub use self::leader::Leader;
 pub use self::member::Member;
-use self::message::{Ended, FromMember, Progress, ToMembers};
+use self::message::{Ended, FromMember, Prepared, Progress, ToMembers};
+pub use self::search_leader::SearchLeader;
+pub use self::search_member::SearchMember;
 
 /// What identifies a shard and its load.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,6 +85,23 @@ pub enum Local {
         /// Why not, if it was not.
         result: Result<(), String>,
     },
+    /// The next trial of the search (the leader).
+    Trial(Trial),
+    /// The trial that [`Effect::Trial`] requested is prepared (a member).
+    Prepared(Prepared),
+    /// The search has no further trial (the leader): why it ended early, or nothing.
+    Finish(String),
+}
+
+/// A trial of a search, as the leader begins it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trial {
+    /// Number of the trial, from 1; each is above the last.
+    pub number: u32,
+    /// What varies from trial to trial: text that the shards' processes understand.
+    pub request: String,
+    /// What the leader prepared.
+    pub prepared: Prepared,
 }
 
 /// What a state machine wants done.
@@ -100,6 +122,8 @@ pub enum Effect {
     Note(String),
     /// Progress of all shards, about once a second.
     Summary(Summary),
+    /// What is known of each shard, about once a second and at the end.
+    Shards(Box<ShardsProgress>),
     /// Measured offset of the own clock; follows before the start and after the end.
     Clock(ClockOffsets),
     /// Send the own run to the object store (a member).
@@ -111,6 +135,16 @@ pub enum Effect {
         /// What the member has.
         ended: Ended,
     },
+    /// Prepare this trial of the search (a member).
+    Trial {
+        /// Number of the trial.
+        number: u32,
+        /// What varies from trial to trial.
+        request: String,
+    },
+    /// The trial has ended, or was not started (the leader); the search goes on with [`Local::Trial`] or ends with
+    /// [`Local::Finish`].
+    TrialOver(Over),
     /// Nothing more follows.
     Over(Over),
 }
@@ -139,6 +173,8 @@ pub struct Summary {
 
 /// Interval of each side's repeated messages.
 pub const REPEAT_INTERVAL: Duration = Duration::from_secs(1);
+/// The same before a start, of the start and of its confirmations: of a trial's start they have 1.5 s to pass.
+pub(crate) const START_REPEAT_INTERVAL: Duration = Duration::from_millis(100);
 /// Silence after which the other side counts as lost, while the own connection is established. A coordinator runs at
 /// the lowest priority and is late on a busy machine: ten missed messages are not chance.
 pub const LOST_AFTER: Duration = Duration::from_secs(10);
@@ -146,8 +182,12 @@ pub const LOST_AFTER: Duration = Duration::from_secs(10);
 pub const READY_TIMEOUT: Duration = Duration::from_secs(120);
 /// Time between the decision and the start of the load: messages arrive, and every machine reads its plan's files.
 pub const START_LEAD: Duration = Duration::from_secs(6);
+/// The same for a trial of a search, which every shard has prepared once, in addition to the longest preparation.
+pub const TRIAL_START_LEAD: Duration = Duration::from_millis(3_500);
 /// Time before the start at which every shard must have confirmed it.
 pub const CONFIRM_LEAD: Duration = Duration::from_secs(2);
+/// Time after which a member that was in the last trial of a search must have announced itself for the next one.
+pub const REJOIN_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest time without a connection to NATS after the own load.
 pub const RECONNECT_TIMEOUT: Duration = Duration::from_secs(60);
 /// Longest time to collect the results.

@@ -13,9 +13,10 @@ use std::time::Duration;
 use schema::document::ClockOffsets;
 
 use crate::clock::{Measurement, PINGS};
-use crate::message::{Ended, FromMember, LeaderBody, MemberBody, Outcome, Progress, Stage, ToMembers, text};
+use crate::message::{Ended, FromMember, LeaderBody, MemberBody, Outcome, Prepared, Progress, Stage, ToMembers, text};
 use crate::{
     COLLECT_TIMEOUT, Effect, Identity, LOST_AFTER, Local, Now, Over, READY_TIMEOUT, RECONNECT_TIMEOUT, REPEAT_INTERVAL,
+    START_REPEAT_INTERVAL,
 };
 
 /// A shard other than 0.
@@ -23,6 +24,8 @@ use crate::{
 pub struct Member {
     identity: Identity,
     state: State,
+    /// `None` while the trial of a search is not prepared.
+    prepared: Option<Prepared>,
     began: Duration,
     leader: Option<u64>,
     /// The leader's last state.
@@ -59,6 +62,7 @@ impl Member {
         Member {
             identity,
             state: State::Announcing,
+            prepared: Some(Prepared::default()),
             began: now.monotonic,
             leader: None,
             sequence: 0,
@@ -75,6 +79,26 @@ impl Member {
             next_repeat: now.monotonic,
             effects: VecDeque::new(),
         }
+    }
+
+    /// A member that announces itself for a trial of a search, which it prepares meanwhile ([`Local::Prepared`]).
+    pub(crate) fn of_trial(identity: Identity, now: Now) -> Self {
+        Member { prepared: None, ..Member::new(identity, now) }
+    }
+
+    /// Whether the leader has not yet answered.
+    pub(crate) fn is_announcing(&self) -> bool {
+        matches!(self.state, State::Announcing)
+    }
+
+    /// Whether its load has started and not yet ended.
+    pub(crate) fn has_load(&self) -> bool {
+        matches!(self.state, State::Started)
+    }
+
+    /// Whether it has reported the end of its load.
+    pub(crate) fn has_reported(&self) -> bool {
+        matches!(self.state, State::Reporting(..) | State::Over)
     }
 
     /// What is to be done next.
@@ -135,6 +159,10 @@ impl Member {
                 self.heard = now.monotonic;
             }
             Local::Progress(progress) => self.progress = progress,
+            Local::Prepared(prepared) => {
+                self.prepared = Some(prepared);
+                self.next_repeat = now.monotonic;
+            }
             Local::Interrupted if !self.has_start() => self.leave("interrupted"),
             Local::Interrupted => {}
             Local::Ended(ended) if matches!(self.state, State::Started) => {
@@ -156,7 +184,7 @@ impl Member {
                     self.next_repeat = now.monotonic;
                 }
             }
-            Local::Ended(_) | Local::Fetched { .. } => {}
+            Local::Ended(_) | Local::Fetched { .. } | Local::Trial(_) | Local::Finish(_) => {}
         }
     }
 
@@ -165,7 +193,9 @@ impl Member {
         self.give_up(now);
         self.measure(now);
         if now.monotonic >= self.next_repeat {
-            self.next_repeat = now.monotonic + REPEAT_INTERVAL;
+            // A confirmation may be lost, and the leader waits for it.
+            let is_before_start = matches!(self.state, State::Started) && now.wall_ns < self.start_ns;
+            self.next_repeat = now.monotonic + if is_before_start { START_REPEAT_INTERVAL } else { REPEAT_INTERVAL };
             self.repeat();
         }
     }
@@ -194,11 +224,12 @@ impl Member {
                     (self.start_ns, self.abort_on_lost) = (*at_ns, *abort_on_lost);
                     self.state = State::Started;
                     self.effects.push_back(Effect::Start { at_ns: *at_ns });
-                    self.repeat();
+                    self.next_repeat = Duration::ZERO;
                 }
             }
             Stage::Aborted { why } if self.has_start() => self.abort(&text(why)),
             Stage::Aborted { why } => self.end(Over::NotStarted(text(why))),
+            Stage::Finished { .. } => {}
         }
     }
 
@@ -225,7 +256,7 @@ impl Member {
 
     fn send(&mut self, body: MemberBody) {
         let (index, instance) = (self.identity.index, self.identity.instance);
-        self.effects.push_back(Effect::ToLeader(FromMember { index, instance, body }));
+        self.effects.push_back(Effect::ToLeader(FromMember { index, instance, trial: 0, body }));
     }
 
     fn repeat(&mut self) {
@@ -239,9 +270,10 @@ impl Member {
                 host: text(&own.host),
             },
             State::Measuring(_) | State::Over => return,
-            State::Ready => match self.clocks.before {
-                Some(clock) => MemberBody::Ready { clock },
-                None => return,
+            State::Ready => match (self.clocks.before, &self.prepared) {
+                (Some(clock), Some(prepared)) => MemberBody::Ready { clock, prepared: prepared.clone() },
+                (Some(_), None) => MemberBody::Preparing,
+                (None, _) => return,
             },
             State::Started | State::MeasuringAgain(..) | State::Sending(_) => running,
             State::Reporting(outcome, _) => MemberBody::Ended(outcome.clone()),

@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use schema::document::ClockOffset;
+use schema::{RunPhase, ShardResponseTime};
 
 /// A message of a member.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -13,6 +14,9 @@ pub struct FromMember {
     pub index: u32,
     /// The member's process.
     pub instance: u64,
+    /// Number of the search's trial, from 1; 0 for a load that is not of a search.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub trial: u32,
     /// Its content.
     pub body: MemberBody,
 }
@@ -37,10 +41,15 @@ pub enum MemberBody {
         /// Number of the round trip.
         sequence: u64,
     },
-    /// Its clock is measured and it waits for the start; repeated.
+    /// Its clock is measured, and it still prepares the trial; repeated.
+    Preparing,
+    /// Its clock is measured, its trial is prepared, and it waits for the start; repeated.
     Ready {
         /// Offset of its clock.
         clock: ClockOffset,
+        /// What it prepared; empty for a load that is not of a search, whose plan was compared before.
+        #[serde(default)]
+        prepared: Prepared,
     },
     /// It has the start, and its load waits, runs, or is being stored; repeated.
     Running {
@@ -56,6 +65,16 @@ pub enum MemberBody {
         /// One sentence.
         why: String,
     },
+}
+
+/// A trial that a shard is ready to make.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Prepared {
+    /// Digest of the trial's plan, with the contents of its files.
+    pub digest: String,
+    /// Time that the preparation took (files, names), in milliseconds: the load needs as long again before its start.
+    pub took_ms: u64,
 }
 
 /// How a member's load ended.
@@ -86,10 +105,16 @@ pub struct Ended {
     pub not_sent: String,
 }
 
-/// Counts of a load so far.
+/// A load so far. Counts are since the run's zero, the warm-up included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Progress {
+    /// Time of the counts since the run's zero, in milliseconds.
+    #[serde(default)]
+    pub at_ms: u64,
+    /// Phase of the run.
+    #[serde(default)]
+    pub phase: RunPhase,
     /// Requests scheduled.
     pub offered: u64,
     /// Requests completed.
@@ -98,6 +123,9 @@ pub struct Progress {
     pub failed: u64,
     /// Requests in flight.
     pub in_flight: u64,
+    /// Response times of the measured phase; absent before the first one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response_time: Option<ShardResponseTime>,
 }
 
 /// A message of the leader, to all members.
@@ -106,8 +134,14 @@ pub struct Progress {
 pub struct ToMembers {
     /// The leader's process.
     pub leader: u64,
-    /// Grows with every message: an older one is ignored.
+    /// Grows with every message of a trial: an older one is ignored.
     pub sequence: u64,
+    /// Number of the search's trial, from 1, or [`AFTER_LAST_TRIAL`]; 0 for a load that is not of a search.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub trial: u32,
+    /// What varies from trial to trial, as text of at most [`REQUEST_MAX`] bytes; with the state of a trial.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub request: String,
     /// Its content.
     pub body: LeaderBody,
 }
@@ -175,6 +209,12 @@ pub enum Stage {
         /// One sentence.
         why: String,
     },
+    /// The search has no further trial.
+    Finished {
+        /// Why it ended early; empty if it was completed.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        why: String,
+    },
 }
 
 impl Progress {
@@ -210,6 +250,15 @@ pub fn text(text: &str) -> String {
     text.chars().filter(is_plain).take(TEXT_MAX).collect()
 }
 
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "the signature is serde's")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+/// Number of a trial that stands for the end of the search: above that of every trial.
+pub const AFTER_LAST_TRIAL: u32 = u32::MAX;
+/// Longest request of a trial, in bytes.
+pub const REQUEST_MAX: usize = 4 << 10;
 /// Longest message in bytes.
 pub const BYTES_MAX: usize = 16 << 10;
 /// Longest text within a message, in characters.
@@ -224,6 +273,8 @@ mod tests {
         let message = ToMembers {
             leader: u64::MAX,
             sequence: 3,
+            trial: 0,
+            request: String::new(),
             body: LeaderBody::State(Stage::Start { at_ns: 5, abort_on_lost: true }),
         };
         assert_eq!(decode::<ToMembers>(&encode(&message)), Some(message));
@@ -245,7 +296,16 @@ mod tests {
             not_sent: longest,
             interrupted: true,
         };
-        let message = FromMember { index: 1, instance: 2, body: MemberBody::Ended(Outcome::Result(ended)) };
+        let message = FromMember { index: 1, instance: 2, trial: 3, body: MemberBody::Ended(Outcome::Result(ended)) };
+        assert!(encode(&message).len() <= BYTES_MAX);
+        // Escaped, a byte of a request takes two bytes at most: it has no control characters.
+        let message = ToMembers {
+            leader: u64::MAX,
+            sequence: u64::MAX,
+            trial: u32::MAX,
+            request: "\"".repeat(REQUEST_MAX),
+            body: LeaderBody::State(Stage::Aborted { why: text(&"\u{10ffff}".repeat(TEXT_MAX)) }),
+        };
         assert!(encode(&message).len() <= BYTES_MAX);
     }
 }

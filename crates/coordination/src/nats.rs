@@ -12,6 +12,7 @@
 //! Runs are objects of the bucket `yamabiko_SESSION`.
 
 mod connect;
+mod machine;
 mod runs;
 
 use std::hash::{BuildHasher as _, Hasher as _};
@@ -25,14 +26,16 @@ use futures_util::StreamExt as _;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, getppid};
 use schema::document::{ClockOffset, ClockOffsets};
+use schema::{ShardResponseTime, ShardsProgress};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
+use self::machine::Machine;
 use self::runs::Runs;
-use crate::message::{Ended, FromMember, LeaderBody, ToMembers, decode, encode};
+use crate::message::{Ended, LeaderBody, Progress, encode};
 use crate::pipe::{self, FromCoordinator, Hello, ToCoordinator};
 use crate::record::{self, Record};
-use crate::{Address, Effect, Identity, Leader, Local, Member, Now, Over, Summary};
+use crate::{Address, Effect, Identity, Local, Now, Over, Summary, Trial};
 
 /// Makes the archive of a run's folder.
 pub type Pack = Arc<dyn Fn(&Path, &Path) -> Result<(), String> + Send + Sync>;
@@ -83,7 +86,8 @@ async fn coordinate(
     let address: Address =
         hello.address.parse().map_err(|why: String| io::Error::new(io::ErrorKind::InvalidInput, why))?;
     let clock = Clocking::start();
-    let (client, connection) = match connect::connect(&address, hello.index, &mut lines).await {
+    let mut early = None;
+    let (client, connection) = match connect::connect(&address, hello.index, (&mut lines, &mut early)).await {
         Ok(connected) => connected,
         Err(why) => return pipe::write(&mut out, &FromCoordinator::NotStarted(why)),
     };
@@ -96,10 +100,7 @@ async fn coordinate(
         plan_digest: hello.plan_digest.clone(),
         host: nix::unistd::gethostname().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
     };
-    let machine = match hello.index {
-        0 => Machine::Leader(Leader::new(identity, hello.abort_on_lost, clock.now())),
-        _ => Machine::Member(Member::new(identity, clock.now())),
-    };
+    let machine = Machine::new(&hello, identity, clock.now());
     let (done, results) = mpsc::channel(QUEUE);
     let runs = Runs::new(client.clone(), &address.session, instance, PathBuf::from(&hello.archives), pack, done);
     let mut coordinator = Coordinator {
@@ -115,8 +116,14 @@ async fn coordinate(
         is_connected: true,
         clocks: ClockOffsets::default(),
         printed: Duration::ZERO,
+        own_run: None,
+        page: None,
         out: &mut out,
     };
+    coordinator.local(Local::Connected(true));
+    if let Some(line) = early {
+        coordinator.take(line)?;
+    }
     coordinator.until_over(lines, connection, results).await
 }
 
@@ -145,11 +152,6 @@ impl Clocking {
     }
 }
 
-enum Machine {
-    Leader(Leader),
-    Member(Member),
-}
-
 struct Coordinator<'a, W> {
     clock: Clocking,
     prefix: String,
@@ -163,6 +165,10 @@ struct Coordinator<'a, W> {
     is_connected: bool,
     clocks: ClockOffsets,
     printed: Duration,
+    /// Folder of the own run.
+    own_run: Option<PathBuf>,
+    /// Folder whose live page shows all shards (the leader).
+    page: Option<PathBuf>,
     out: &'a mut W,
 }
 
@@ -173,15 +179,14 @@ impl<W: Write> Coordinator<'_, W> {
         mut connection: mpsc::Receiver<bool>,
         mut results: mpsc::Receiver<Local>,
     ) -> io::Result<()> {
-        let own = match &self.machine {
-            Machine::Leader(_) => format!("{}.leader", self.prefix),
-            Machine::Member(_) => format!("{}.shard.{}", self.prefix, self.hello.index),
+        let own = match self.machine.is_leader() {
+            true => format!("{}.leader", self.prefix),
+            false => format!("{}.shard.{}", self.prefix, self.hello.index),
         };
         let mut own = self.subscribe(own).await?;
         let mut all = self.subscribe(format!("{}.all", self.prefix)).await?;
         let mut ticks = interval(TICK_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        self.local(Local::Connected(true));
         loop {
             tokio::select! {
                 Some(message) = own.next() => self.receive(&message),
@@ -199,15 +204,9 @@ impl<W: Write> Coordinator<'_, W> {
                     Some(line) => self.take(line)?,
                     None => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the load's process has ended")),
                 },
-                _ = ticks.tick() => {
-                    let now = self.clock.now();
-                    match &mut self.machine {
-                        Machine::Leader(leader) => leader.tick(now),
-                        Machine::Member(member) => member.tick(now),
-                    }
-                }
+                _ = ticks.tick() => self.machine.tick(self.clock.now()),
             }
-            while let Some(effect) = self.effect() {
+            while let Some(effect) = self.machine.effect() {
                 if let Effect::Over(over) = effect {
                     return self.over(over).await;
                 }
@@ -220,47 +219,38 @@ impl<W: Write> Coordinator<'_, W> {
         self.client.subscribe(subject).await.map_err(io::Error::other)
     }
 
-    fn effect(&mut self) -> Option<Effect> {
-        match &mut self.machine {
-            Machine::Leader(leader) => leader.effect(),
-            Machine::Member(member) => member.effect(),
-        }
-    }
-
     fn local(&mut self, local: Local) {
-        let now = self.clock.now();
-        match &mut self.machine {
-            Machine::Leader(leader) => leader.local(now, local),
-            Machine::Member(member) => member.local(now, local),
-        }
+        self.machine.local(self.clock.now(), local);
     }
 
     fn receive(&mut self, message: &Message) {
-        let now = self.clock.now();
-        match &mut self.machine {
-            Machine::Leader(leader) => {
-                if let Some(message) = decode::<FromMember>(&message.payload) {
-                    leader.receive(now, &message);
-                } else if let Some(message) = decode::<ToMembers>(&message.payload) {
-                    leader.receive_foreign(&message);
-                }
-            }
-            Machine::Member(member) => {
-                if let Some(message) = decode::<ToMembers>(&message.payload) {
-                    member.receive(now, &message);
-                }
-            }
-        }
+        self.machine.receive(self.clock.now(), &message.payload);
     }
 
     fn take(&mut self, line: ToCoordinator) -> io::Result<()> {
         match line {
             ToCoordinator::Hello(_) => {}
-            ToCoordinator::Progress(progress) => self.local(Local::Progress(progress)),
+            ToCoordinator::Progress(progress) => {
+                let response_time = self.own_run.as_deref().and_then(response_time);
+                self.local(Local::Progress(Progress { response_time, ..progress }));
+            }
+            ToCoordinator::Run(dir) => {
+                let dir = PathBuf::from(dir);
+                if self.machine.is_leader() && !self.hello.is_search {
+                    self.page = Some(dir.clone());
+                }
+                self.own_run = Some(dir);
+            }
             ToCoordinator::Interrupted => self.local(Local::Interrupted),
             ToCoordinator::Failed(why) => self.local(Local::Failed(why)),
+            ToCoordinator::Trial { number, request, prepared, folder } => {
+                self.page = Some(folder.into());
+                self.local(Local::Trial(Trial { number, request, prepared }));
+            }
+            ToCoordinator::Prepared(prepared) => self.local(Local::Prepared(prepared)),
+            ToCoordinator::Finish(why) => self.local(Local::Finish(why)),
             ToCoordinator::Ended(ended) => {
-                if matches!(self.machine, Machine::Leader(_)) {
+                if self.machine.is_leader() {
                     self.clocks =
                         ClockOffsets { before: Some(ClockOffset::default()), after: Some(ClockOffset::default()) };
                     self.write_record(&ended)?;
@@ -294,6 +284,7 @@ impl<W: Write> Coordinator<'_, W> {
             }
             Effect::Note(text) => note(format_args!("{text}")),
             Effect::Summary(summary) => self.print(&summary),
+            Effect::Shards(shards) => self.show(&shards),
             Effect::Clock(clocks) => self.clocks = clocks,
             Effect::Send(ended) => {
                 self.write_record(&ended)?;
@@ -307,6 +298,8 @@ impl<W: Write> Coordinator<'_, W> {
                 }
                 None => self.runs.fetch(index, ended),
             },
+            Effect::Trial { number, request } => pipe::write(self.out, &FromCoordinator::Trial { number, request })?,
+            Effect::TrialOver(over) => self.trial_over(over)?,
             Effect::Over(_) => {}
         }
         Ok(())
@@ -326,9 +319,9 @@ impl<W: Write> Coordinator<'_, W> {
     }
 
     fn write_record(&self, ended: &Ended) -> io::Result<()> {
-        let leader = match &self.machine {
-            Machine::Leader(_) => self.instance,
-            Machine::Member(member) => member.leader().unwrap_or_default(),
+        let leader = match self.machine.is_leader() {
+            true => self.instance,
+            false => self.machine.leader_of_member().unwrap_or_default(),
         };
         let record = Record {
             session: self.session.clone(),
@@ -354,23 +347,47 @@ impl<W: Write> Coordinator<'_, W> {
         }
     }
 
+    /// Replaces what the live page shows of all shards. A failure is noticed there: the file is old.
+    fn show(&self, shards: &ShardsProgress) {
+        if let Some(dir) = &self.page {
+            let _ = store::write_shards_progress(dir, shards);
+        }
+    }
+
     async fn over(&mut self, over: Over) -> io::Result<()> {
         let _ = timeout(FLUSH_TIMEOUT, self.client.flush()).await;
-        if over == Over::Complete && matches!(self.machine, Machine::Leader(_)) {
+        if over == Over::Complete && self.machine.is_leader() {
             self.runs.remove_bucket().await;
         }
-        let (archives, last) = match over {
-            Over::Complete => (true, FromCoordinator::Done(Vec::new())),
-            Over::Incomplete(missing) => (true, FromCoordinator::Done(missing)),
-            Over::NotStarted(why) => (false, FromCoordinator::NotStarted(why)),
-        };
-        if archives {
-            for archive in self.runs.received() {
-                pipe::write(self.out, &FromCoordinator::Archive(archive.display().to_string()))?;
-            }
+        if !self.hello.is_search {
+            return self.trial_over(over);
         }
+        let last = match over {
+            Over::Complete => FromCoordinator::Finished(String::new()),
+            Over::Incomplete(why) => FromCoordinator::Finished(why.join("; ")),
+            Over::NotStarted(why) => FromCoordinator::NotStarted(why),
+        };
         pipe::write(self.out, &last)
     }
+
+    /// Reports the end of a load: of a bench, or of a search's trial.
+    fn trial_over(&mut self, over: Over) -> io::Result<()> {
+        let missing = match over {
+            Over::NotStarted(why) => return pipe::write(self.out, &FromCoordinator::NotStarted(why)),
+            Over::Complete => Vec::new(),
+            Over::Incomplete(missing) => missing,
+        };
+        for archive in self.runs.received() {
+            pipe::write(self.out, &FromCoordinator::Archive(archive.display().to_string()))?;
+        }
+        pipe::write(self.out, &FromCoordinator::Done(missing))
+    }
+}
+
+/// Response times of the run in `dir`, as its load's process last wrote them.
+fn response_time(dir: &Path) -> Option<ShardResponseTime> {
+    let times = store::read_progress(dir).ok()??.load?.response_time_ns;
+    (times.count > 0).then_some(ShardResponseTime { count: times.count, p50_ns: times.p50, p99_ns: times.p99 })
 }
 
 /// Prints a line for the user.

@@ -4,7 +4,7 @@ use std::io::{self, BufRead, Read as _, Write};
 
 use serde::{Deserialize, Serialize};
 
-use crate::message::{BYTES_MAX, Ended, Progress};
+use crate::message::{BYTES_MAX, Ended, Prepared, Progress};
 
 /// To the coordinator.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -14,12 +14,29 @@ pub enum ToCoordinator {
     Hello(Box<Hello>),
     /// Counts so far.
     Progress(Progress),
+    /// The own run is stored in this folder; its progress is read there.
+    Run(String),
     /// The user interrupted the load.
     Interrupted,
     /// The load ended with a stored run.
     Ended(Ended),
     /// The load ended without one.
     Failed(String),
+    /// The next trial of the search (the leader's).
+    Trial {
+        /// Number of the trial, from 1.
+        number: u32,
+        /// What varies from trial to trial.
+        request: String,
+        /// What the leader's shard prepared.
+        prepared: Prepared,
+        /// Folder of the search, whose live page shows all shards.
+        folder: String,
+    },
+    /// The requested trial is prepared (a member's).
+    Prepared(Prepared),
+    /// The search has no further trial: why it ended early, or nothing (the leader's).
+    Finish(String),
 }
 
 /// What to coordinate.
@@ -35,7 +52,9 @@ pub struct Hello {
     pub plan_digest: String,
     /// Version of the program.
     pub version: String,
-    /// Whether the loss of a shard ends the load of all (the leader's).
+    /// Whether the load is a search of many trials.
+    pub is_search: bool,
+    /// Whether the loss of a shard ends the load of all (the leader's; of a search always).
     pub abort_on_lost: bool,
     /// Whether to print progress of all shards on stderr (the leader's).
     pub prints_progress: bool,
@@ -55,10 +74,19 @@ pub enum FromCoordinator {
     Archive(String),
     /// See [`FromCoordinator::Archive`].
     Folder(String),
-    /// There was no start.
+    /// There was no start: of a load, or of a trial. For a member of a search it is the last line.
     NotStarted(String),
-    /// The last line: what is missing.
+    /// The load is over: what is missing. The last line, except in a search.
     Done(Vec<String>),
+    /// Prepare this trial of the search (to a member).
+    Trial {
+        /// Number of the trial, from 1.
+        number: u32,
+        /// What varies from trial to trial.
+        request: String,
+    },
+    /// The last line of a search: why it ended early, or nothing.
+    Finished(String),
 }
 
 /// Writes one line.

@@ -21,6 +21,7 @@ mod sum;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use load::Span;
 use schema::Document;
 use stats::Histogram;
 use store::{RunFolder, RunStore};
@@ -49,6 +50,10 @@ pub struct Merged {
     pub document: Document,
     /// Response times of the measured phase.
     pub response_time: Histogram,
+    /// The measured phase in spans of 100 ms; only complete ones.
+    pub spans: Vec<Span>,
+    /// Share of the time in which the busiest loop of any shard worked, `[0, 1]`.
+    pub loop_busy: f64,
     /// The run's folder.
     pub folder: PathBuf,
 }
@@ -84,7 +89,9 @@ fn create_folder(run_store: &RunStore, options: &MergeOptions, started: SystemTi
 fn write(sources: &Sources, sum: Sum, folder: &RunFolder, options: &MergeOptions) -> Result<Merged, MergeError> {
     folder.write_plan(&sources.plan.to_toml())?;
     files::place_tables(sources, folder.path())?;
+    let loop_busy = sum.facts.iter().map(|facts| facts.end.health.busy_share()).fold(0.0, f64::max);
     let (document, outcome) = document::of(sources, sum, folder, options);
     files::write_figures(folder, &document, &outcome)?;
-    Ok(Merged { document, response_time: outcome.load.histograms.response_time, folder: Path::to_owned(folder.path()) })
+    let (response_time, spans) = (outcome.load.histograms.response_time, outcome.load.spans);
+    Ok(Merged { document, response_time, spans, loop_busy, folder: Path::to_owned(folder.path()) })
 }

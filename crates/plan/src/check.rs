@@ -16,13 +16,7 @@ impl Plan {
             components.check()?;
         }
         if let Some(capacity) = &self.capacity {
-            if !self.shard.is_unset() {
-                return Err(PlanError::Contradiction(
-                    "[shard] is a part of one run, and a search for a capacity ([capacity]) makes many: leave one of the two \
-                     out"
-                        .into(),
-                ));
-            }
+            self.shard.check_of_search().map_err(PlanError::Contradiction)?;
             return capacity.check(self);
         }
         self.check_run().map_err(PlanError::Contradiction)

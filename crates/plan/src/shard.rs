@@ -17,12 +17,12 @@ pub struct ShardPlan {
     /// Make only this part of the load: shard INDEX of COUNT, from 0/8 to 7/8; other machines make the other shards of
     /// the same plan and seed, and `yamabiko merge` joins the runs. Needs --start-at or --coordinate
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "cli", arg(long, value_name = "INDEX/COUNT", requires = "start"))]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "INDEX/COUNT", requires = "start_of_shards"))]
     pub shard: Option<ShardOf>,
     /// Begin the load at this time by the wall clock, the same for all shards: 2026-11-27T08:00:00Z, or seconds since
     /// 1970
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "cli", arg(long, value_name = "TIME", group = "start"))]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "TIME", group = "start_of_shards"))]
     pub start_at: Option<StartAt>,
 }
 
@@ -32,11 +32,11 @@ pub struct ShardPlan {
 pub struct CoordinationOptions {
     /// Meet the other shards at this NATS server, nats://HOST[:PORT][/SESSION]: shard 0 sets the start, ends all, and
     /// merges their runs
-    #[cfg_attr(feature = "cli", arg(long, value_name = "URL", group = "start", requires = "shard"))]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "URL", group = "start_of_shards", requires = "shard"))]
     #[cfg_attr(feature = "cli", arg(conflicts_with = "no_save"))]
     pub coordinate: Option<String>,
     /// Make a shard on each of these hosts, reached by the system's ssh, and merge their runs here: a,b,user@c
-    #[cfg_attr(feature = "cli", arg(long, value_name = "HOST,..", value_delimiter = ',', group = "start"))]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "HOST,..", value_delimiter = ',', group = "start_of_shards"))]
     #[cfg_attr(feature = "cli", arg(conflicts_with_all = ["shard", "no_save"]))]
     pub hosts: Vec<String>,
     /// Reach the hosts of --hosts by this command, such as 'ssh -F config' [default: ssh]
@@ -44,7 +44,7 @@ pub struct CoordinationOptions {
     pub ssh: Option<String>,
     /// This host of the URL is yours, or its owner has agreed to the load: shards refuse other hosts with public
     /// addresses, unless their /.well-known/yamabiko.txt permits it
-    #[cfg_attr(feature = "cli", arg(long, value_name = "HOST", requires = "start"))]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "HOST", requires = "start_of_shards"))]
     pub i_own_the_target: Vec<String>,
     /// End the load of all shards when one is lost (--hosts; with --coordinate given to shard 0); otherwise its load is
     /// missing
@@ -68,6 +68,34 @@ pub struct StartAt {
 }
 
 impl ShardPlan {
+    /// This shard with a start that shard 0 sets later (`--coordinate`).
+    pub fn coordinated(self) -> Self {
+        ShardPlan { start_at: Some(StartAt::LATER), ..self }
+    }
+
+    /// Number of shards of the load: 1 for a whole one.
+    pub fn count(&self) -> u32 {
+        self.shard.map_or(1, |shard| shard.count)
+    }
+
+    /// Refuses a start in a search for a capacity: each of its trials has a start of its own.
+    ///
+    /// # Errors
+    /// One sentence: what to write instead.
+    pub(crate) fn check_of_search(&self) -> Result<(), String> {
+        match self.start_at {
+            Some(at) if at != StartAt::LATER => Err(format!(
+                "start_at = {at} (--start-at) is the start of one run, and a search for a capacity ([capacity]) makes \
+                 many: leave it out, and give --coordinate, by which shard 0 starts each trial"
+            )),
+            None if self.shard.is_some() => {
+                Err("[shard] with [capacity]: the trials of the shards are started by shard 0: give --coordinate"
+                    .into())
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Whether nothing is set.
     pub fn is_unset(&self) -> bool {
         *self == ShardPlan::default()
@@ -129,8 +157,10 @@ impl ShardPlan {
                  expected at least {count}"
             ));
         }
-        // Connection k of a closed loop is of client k modulo clients, and of shard k modulo count.
-        if !load.is_open() && clients % count != 0 {
+        // Connection k of a closed loop is of client k modulo clients, and of shard k modulo count. Without a second
+        // connection a client is on one machine.
+        let is_shared = load.connections.is_none_or(|connections| connections > clients);
+        if !load.is_open() && is_shared && clients % count != 0 {
             return Err(format!(
                 "clients = {clients} (--clients): expected a multiple of the {count} shards, so that the connections of a \
                  client, whose path is on one machine, are those of one shard"
@@ -171,6 +201,9 @@ impl FromStr for ShardOf {
 }
 
 impl StartAt {
+    /// A start that is not known yet: one beyond all that can be.
+    pub const LATER: StartAt = StartAt { unix_ns: u64::MAX };
+
     /// The time in nanoseconds since 1970.
     pub const fn of_unix_ns(unix_ns: u64) -> Self {
         StartAt { unix_ns }

@@ -24,6 +24,7 @@ mod listed;
 mod paged;
 mod run;
 mod seconds;
+mod shards;
 pub mod state;
 mod step;
 

@@ -14,7 +14,7 @@
 //! [`explain_rows`] are what a run keeps for `yamabiko explain`, and what that found: [`share`] has its causes.
 //!
 //! [`progress::RunProgress`] is the snapshot of a run that is under way, [`distribution::DistributionRecord`] the
-//! response times of one second.
+//! response times of one second. [`shards_progress::ShardsProgress`] is that of all shards of a load.
 //!
 //! [`doctor::DoctorDocument`] is of a machine and not of a run.
 //!
@@ -51,6 +51,7 @@ pub mod request;
 pub mod second;
 pub mod server_cores;
 pub mod server_second;
+pub mod shards_progress;
 pub mod share;
 pub mod table;
 pub mod tap_exchange;
@@ -97,6 +98,7 @@ pub use request::{Method, RequestRecord};
 pub use second::SecondRecord;
 pub use server_cores::{MovedFigure, OtherProcess, ServerCores};
 pub use server_second::ServerSecond;
+pub use shards_progress::{ShardProgress, ShardResponseTime, ShardState, ShardsProgress, ShardsTotal};
 pub use table::{Column, Record};
 pub use tap_exchange::{TapError, TapExchange, TapOutcome, TapSide};
 pub use tap_part::{TapDocument, TapPart};

@@ -67,7 +67,7 @@ pub use listing::{CatalogueUse, Listing};
 pub use merge::FinishedTable;
 pub use origin::imported_with;
 pub use part_file::{PartFile, PartWriter};
-pub use progress::{ProgressFile, read_progress};
+pub use progress::{ProgressFile, progress_written, read_progress, read_shards_progress, write_shards_progress};
 pub use reader::{
     Rows, read_cache_exchanges, read_connections, read_distributions, read_http2_frames, read_quic_connections,
     read_requests, read_series, read_server_series, read_server_waits, read_shares, read_taps, read_tcp_samples,

@@ -91,6 +91,14 @@ pub fn shard_of(plan: &Plan) -> Result<(schema::document::Shard, Plan), TestbedE
     Ok((shard, permitted))
 }
 
+/// Digest of the plan of a search whose trials several machines make: of its keys and of the contents of its files.
+///
+/// # Errors
+/// A file of the plan cannot be read.
+pub fn digest_of_search(plan: &Plan) -> Result<String, TestbedError> {
+    shard_part::plan_digest(plan, None)
+}
+
 /// Makes a run with a tap on the load's own sockets, if the plan configures one. This process must have been started
 /// under its own tap ([`crate::tapping::own_start`]); such a tap serves one run.
 ///

@@ -49,7 +49,7 @@ pub mod watching;
 
 pub use bench::{
     FirstExchange, NoObserver, Observer, Outcome, Possible, RunFacts, bench, bench_tapped, connections_possible,
-    shard_of,
+    digest_of_search, shard_of,
 };
 pub use check::check;
 pub use error::TestbedError;

@@ -9,6 +9,8 @@ mod real_load {
     mod against_http2;
     mod against_http3;
     mod bench;
+    mod capacity_shards;
+    mod change_shards;
     mod coordination;
     mod coordination_transport;
     mod dynamic;
@@ -19,6 +21,7 @@ mod real_load {
     mod http2;
     mod http3;
     mod https_record;
+    mod live_shards;
     mod machines;
     mod manifests;
     mod permission;

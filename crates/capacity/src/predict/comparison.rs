@@ -10,6 +10,7 @@ use super::limits::seconds;
 use super::real_server::usl;
 use super::{ERROR_MAX, PredictPlan, components};
 use crate::search::trial::Purpose;
+use crate::search::trial_run::ThisMachine;
 use crate::search::{self, CapacityOptions};
 use experiment::ExperimentError;
 use experiment::verdict::of_run;
@@ -47,7 +48,7 @@ pub fn make(
     stage: &mut dyn Stage,
 ) -> Result<Vec<Check>, ExperimentError> {
     let order = CapacityOptions { order: order.clone(), resume: None };
-    let done = search::run(&plan(input), &order, run_store, interrupts, stage)?;
+    let done = search::run(&plan(input), &order, run_store, interrupts, (&mut ThisMachine, stage))?;
     add_measured(predict, &done.document.capacity, input.plan.seed);
     if !done.document.run.id.is_empty() {
         predict.notes.push(format!("the capacity search is a separate run: {}", done.document.run.id));

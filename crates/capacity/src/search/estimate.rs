@@ -9,13 +9,15 @@ use super::trial::{Purpose, TrialRequest};
 
 /// Start of server and sandbox, end of the phase, and evaluation.
 const RUN_OVERHEAD: Duration = Duration::from_millis(1_500);
+/// The same for a trial that several machines make: clocks, start, runs sent and merged.
+const SHARDED_RUN_OVERHEAD: Duration = Duration::from_millis(8_000);
 /// Assumed capacity of an unknown server, in the unit of the search.
 const UNKNOWN_CAPACITY: f64 = 1_000.0;
 /// Assumed distance of the result beyond the only known side of its bracket.
 const ASSUMED_FACTOR: f64 = 1.3;
 /// Assumed distance of the result after an earlier search found a similar result.
 const SIMILAR_RESULT_FACTOR: f64 = 1.01;
-/// Share of its length after which a trial that fails ends.
+/// Share of its length after which a trial that fails ends, on one machine.
 const FAILED_TRIAL_SHARE: f64 = 0.5;
 /// Typical time for a server to settle.
 const TYPICAL_SETTLE_S: f64 = 1.0;
@@ -32,16 +34,17 @@ pub fn rest(rules: &Rules, sequence: &TrialSequence<'_>) -> Duration {
     for _ in 0..TRIALS_MAX {
         let Next::Make(request) = sequence.next() else { break };
         let trial = simulated_trial(rules, &request, capacity);
-        time += takes(&request, &trial.verdict);
+        time += takes(&request, &trial.verdict, rules.shards);
         sequence.add(trial);
     }
     time
 }
 
-/// Duration of a trial with this verdict.
-pub fn takes(request: &TrialRequest, verdict: &str) -> Duration {
-    let share = if verdict == "bad" { FAILED_TRIAL_SHARE } else { 1.0 };
-    request.warmup + request.lasts.mul_f64(share) + RUN_OVERHEAD
+/// Duration of a trial with this verdict on so many machines.
+pub fn takes(request: &TrialRequest, verdict: &str, shards: u32) -> Duration {
+    let share = if verdict == "bad" && shards == 1 { FAILED_TRIAL_SHARE } else { 1.0 };
+    let overhead = if shards > 1 { SHARDED_RUN_OVERHEAD } else { RUN_OVERHEAD };
+    request.warmup + request.lasts.mul_f64(share) + overhead
 }
 
 /// The capacity as far as known.

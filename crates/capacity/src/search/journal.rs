@@ -27,17 +27,20 @@ pub struct TrialMachine {
     pub memory_bytes: u64,
     /// Kernel release.
     pub kernel: String,
+    /// Machines that make each trial together; this one is the first.
+    pub shards: u32,
 }
 
 impl TrialMachine {
-    /// This machine.
-    pub fn of(host: &Host) -> Self {
+    /// This machine, as the first of `shards`.
+    pub fn of(host: &Host, shards: u32) -> Self {
         TrialMachine {
             version: env!("CARGO_PKG_VERSION").into(),
             cpu: host.cpu.clone(),
             cores: host.cores,
             memory_bytes: host.memory_bytes,
             kernel: host.kernel.clone(),
+            shards,
         }
     }
 
@@ -52,6 +55,9 @@ impl TrialMachine {
         let mut words: Vec<String> = words.collect();
         if self.cores != other.cores {
             words.push(format!("{} cores, not {}", self.cores, other.cores));
+        }
+        if self.shards != other.shards {
+            words.push(format!("{} shards, not {}", self.shards, other.shards));
         }
         // A virtual machine's memory may differ by some pages between starts.
         if self.memory_bytes.abs_diff(other.memory_bytes) > self.memory_bytes / 50 {
@@ -165,13 +171,9 @@ mod tests {
     use super::*;
 
     fn place() -> TrialMachine {
-        TrialMachine::of(&Host {
-            cpu: "a cpu".into(),
-            cores: 2,
-            memory_bytes: 1 << 30,
-            kernel: "6.1".into(),
-            ..Host::default()
-        })
+        let host =
+            Host { cpu: "a cpu".into(), cores: 2, memory_bytes: 1 << 30, kernel: "6.1".into(), ..Host::default() };
+        TrialMachine::of(&host, 1)
     }
 
     #[test]
@@ -218,5 +220,7 @@ mod tests {
         let there = TrialMachine { cores: 4, cpu: "another".into(), ..place() };
         let words = here.differs(&there).unwrap();
         assert!(words.contains("processor a cpu, not another") && words.contains("2 cores, not 4"), "{words}");
+        let words = here.differs(&TrialMachine { shards: 3, ..place() }).unwrap();
+        assert_eq!(words, "1 shards, not 3");
     }
 }

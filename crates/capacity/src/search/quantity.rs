@@ -57,12 +57,12 @@ impl SearchQuantity {
                 let one = plan.of_trial(TrialLoad::Users(1), Duration::ZERO).load;
                 let turn = one.turn().expect("a plan of users was checked");
                 let quantity = SearchQuantity::users(&turn, one.users_over.unwrap_or_default());
-                SearchQuantity { most: Some(most_users(plan, &one)), ..quantity }
+                SearchQuantity { most: Some(of_all_shards(most_users(plan, &one), plan)), ..quantity }
             }
             Find::Connections => {
                 let possible = testbed::connections_possible(plan, false);
                 let most = MachineLimit { load: possible.connections as f64, words: possible.words };
-                SearchQuantity { most: Some(most), ..SearchQuantity::connections(capacity, slo) }
+                SearchQuantity { most: Some(of_all_shards(most, plan)), ..SearchQuantity::connections(capacity, slo) }
             }
         }
     }
@@ -111,6 +111,22 @@ impl SearchQuantity {
 
 /// Fewest requests of a trial.
 pub const REQUESTS_MIN: u64 = 10;
+
+/// The limit of all machines of the load, if each has that of this one. A machine with less refuses its part.
+fn of_all_shards(limit: MachineLimit, plan: &Plan) -> MachineLimit {
+    let shards = plan.shard.count();
+    if shards == 1 {
+        return limit;
+    }
+    let clients = f64::from(path::AddressPlan::CLIENTS_MAX);
+    let load = if plan.capacity.as_ref().is_some_and(|capacity| capacity.find == Find::Users) {
+        // Users are clients, which are numbered across all machines.
+        (limit.load * f64::from(shards)).min(clients)
+    } else {
+        limit.load * f64::from(shards)
+    };
+    MachineLimit { load, words: format!("{} on each of {shards} machines, if all are as this one", limit.words) }
+}
 
 /// The most users that this machine can generate; `one` is the load of one user.
 fn most_users(plan: &Plan, one: &LoadPlan) -> MachineLimit {

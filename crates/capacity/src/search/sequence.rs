@@ -79,6 +79,8 @@ pub struct Rules {
     pub generator_limit: Option<f64>,
     /// Smallest response time limit of the objective.
     pub response_limit: Duration,
+    /// Number of machines that make each trial together; each has a user or a connection at least.
+    pub shards: u32,
 }
 
 impl Rules {
@@ -321,7 +323,7 @@ impl<'a> TrialSequence<'a> {
                 match self.request_trial(
                     Purpose::Guess,
                     0,
-                    GUESS_CONNECTIONS,
+                    GUESS_CONNECTIONS.max(f64::from(self.rules.shards)),
                     PROBE_LENGTH,
                     self.rules.warmup.unwrap_or_default(),
                     1.0,
@@ -367,7 +369,8 @@ impl<'a> TrialSequence<'a> {
         let longest = self.rules.plan.trial.max(EXTENDED_TRIAL_MAX).max(quantity.least).as_secs_f64();
         let least = self.rules.requests_min.max(REQUESTS_MIN) as f64 / longest;
         if !quantity.find.is_rate() {
-            return quantity.of_requests(least).map_or(1.0, |least| least.ceil().max(1.0));
+            let shards = f64::from(self.rules.shards);
+            return quantity.of_requests(least).map_or(shards, |least| least.ceil().max(shards));
         }
         // Rounded up: a lower load has too few requests.
         let unit = 10_f64.powi(least.log10().floor() as i32 - 2);

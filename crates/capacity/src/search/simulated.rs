@@ -126,6 +126,7 @@ impl Simulated {
             can_limit: false,
             generator_limit: None,
             response_limit: self.slo.response_limit().unwrap(),
+            shards: 1,
         }
     }
 

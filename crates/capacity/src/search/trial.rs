@@ -9,7 +9,7 @@ use plan::slo::Slo;
 use plan::{Find, Plan};
 use schema::document::Document;
 use schema::{TrialPart, TrialSecond, TrialServer};
-use testbed::Outcome;
+use serde::{Deserialize, Serialize};
 
 #[cfg(test)]
 pub(super) use self::judge::has_class;
@@ -17,11 +17,13 @@ pub use self::judge::{TrialVerdict, judge};
 use self::judge::{calibration, doubts, generator_error, guess, limit};
 use super::findings;
 use super::growth::{Growth, growth};
+use super::trial_run::TrialRun;
 use super::warmup;
 use experiment::watchdog::ObjectiveLost;
 
 /// The purpose of a trial.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Purpose {
     /// A closed loop for a second: an initial estimate of the server's throughput.
     Guess,
@@ -60,7 +62,8 @@ impl Purpose {
 }
 
 /// A trial to be made.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct TrialRequest {
     /// The searched quantity.
     pub find: Find,
@@ -99,40 +102,35 @@ pub struct TrialEvidence<'a> {
 }
 
 /// Figures, verdict and findings of a trial.
-pub fn part(
-    outcome: &Outcome,
-    request: &TrialRequest,
-    lost: Option<&ObjectiveLost>,
-    plan: &Plan,
-    slo: &Slo,
-) -> TrialPart {
-    let document = &outcome.document;
-    let levels: Vec<f64> = outcome.spans.iter().map(|span| span.in_flight_mean + span.backlog_mean).collect();
+pub fn part(run: &TrialRun, request: &TrialRequest, lost: Option<&ObjectiveLost>, plan: &Plan, slo: &Slo) -> TrialPart {
+    let document = &run.document;
+    let levels: Vec<f64> = run.spans.iter().map(|span| span.in_flight_mean + span.backlog_mean).collect();
     let growth = growth_of(request, &levels);
-    let evidence = TrialEvidence { document, growth, loop_busy: outcome.loop_busy, lost, request };
-    let judged = match request.purpose {
+    let evidence = TrialEvidence { document, growth, loop_busy: run.loop_busy, lost, request };
+    let judged = match (judge::missing_shards(document), request.purpose) {
+        (Some(why), _) => TrialVerdict::Void(why),
         // For the generator's limit only the timing error and the load of the generator count.
-        Purpose::Limit => limit(&evidence),
+        (None, Purpose::Limit) => limit(&evidence),
         // A closed loop has no objective.
-        Purpose::Guess => guess(&evidence),
-        Purpose::Calibration => calibration(&evidence, slo),
-        _ => judge(&evidence, slo),
+        (None, Purpose::Guess) => guess(&evidence),
+        (None, Purpose::Calibration) => calibration(&evidence, slo),
+        (None, _) => judge(&evidence, slo),
     };
     let mut part = figures(&evidence, slo);
-    part.server = server(outcome, plan);
+    part.server = server(run, plan);
     part.cpu_busy = part.server.map(|server| server.cpu_cores / server.may_use_cores);
     if request.purpose.is_stored() {
         part.run = document.run.id.clone();
     }
     if request.purpose == Purpose::Calibration {
-        part.settled_s = warmup::settled(&outcome.spans);
+        part.settled_s = warmup::settled(&run.spans);
     }
     let is_bad = matches!(judged, TrialVerdict::Bad(_));
     if matches!(request.purpose, Purpose::Confirmation | Purpose::Long) || is_bad {
-        part.findings = findings::of_trial(&outcome.spans, &outcome.server_seconds, request.purpose, plan);
+        part.findings = findings::of_trial(&run.spans, &run.server_seconds, request.purpose, plan);
     }
     if request.purpose == Purpose::Confirmation {
-        part.seconds = seconds(outcome);
+        part.seconds = seconds(run);
     }
     with(part, judged)
 }
@@ -192,12 +190,12 @@ pub(super) fn figures(evidence: &TrialEvidence<'_>, slo: &Slo) -> TrialPart {
 }
 
 /// Resource usage of the server.
-fn server(outcome: &Outcome, plan: &Plan) -> Option<TrialServer> {
-    let used = outcome.document.server.as_ref()?;
-    let actual_s = outcome.document.run.duration_s.max(1e-3);
+fn server(run: &TrialRun, plan: &Plan) -> Option<TrialServer> {
+    let used = run.document.server.as_ref()?;
+    let actual_s = run.document.run.duration_s.max(1e-3);
     let cpu_limit = plan.server.as_ref().and_then(|server| server.share());
-    let cores = outcome.document.run.host.server_cores.as_deref().map_or(outcome.document.run.host.cores, cores_of);
-    let (periods, throttled) = outcome.server_seconds.iter().fold((0, 0), |(periods, throttled), second| {
+    let cores = run.document.run.host.server_cores.as_deref().map_or(run.document.run.host.cores, cores_of);
+    let (periods, throttled) = run.server_seconds.iter().fold((0, 0), |(periods, throttled), second| {
         (periods + second.periods.unwrap_or(0), throttled + second.periods_throttled.unwrap_or(0))
     });
     Some(TrialServer {
@@ -220,12 +218,12 @@ fn cores_of(list: &str) -> u32 {
 }
 
 /// The trial second by second.
-fn seconds(outcome: &Outcome) -> Vec<TrialSecond> {
+fn seconds(run: &TrialRun) -> Vec<TrialSecond> {
     let second = |(second, spans): (usize, &[Span])| {
         let completed: u64 = spans.iter().map(|span| span.completed).sum();
         let time: f64 = spans.iter().map(|span| span.response_mean_ns * span.completed as f64).sum();
         let level: f64 = spans.iter().map(|span| span.in_flight_mean + span.backlog_mean).sum();
-        let server = outcome.server_seconds.iter().find(|server| server.second as usize == second);
+        let server = run.server_seconds.iter().find(|server| server.second as usize == second);
         TrialSecond {
             second: second as u32,
             completed,
@@ -237,5 +235,5 @@ fn seconds(outcome: &Outcome) -> Vec<TrialSecond> {
         }
     };
     let whole = (Duration::from_secs(1).as_nanos() / Span::LENGTH.as_nanos()) as usize;
-    outcome.spans.chunks_exact(whole).enumerate().map(second).collect()
+    run.spans.chunks_exact(whole).enumerate().map(second).collect()
 }

@@ -41,6 +41,7 @@ pub fn rules(plan: &Plan, capacity: &CapacityPlan, slo: &Slo, first: Option<f64>
         can_limit: limit.is_none() && stand_in_port(plan).is_some(),
         generator_limit: limit,
         response_limit: slo.response_limit().unwrap_or_default(),
+        shards: plan.shard.count(),
     }
 }
 
@@ -77,7 +78,7 @@ pub fn of_trial(plan: &Plan, request: &TrialRequest, number: usize, size: f64, p
             let connections = trial.load.connections.map_or(request.load as u32, |most| most.min(request.load as u32));
             trial.load.connections = Some(connections);
             trial.load.open_connections = None;
-            trial.load.clients = trial.load.clients.min(connections);
+            trial.load.clients = clients_of_guess(trial.load.clients.min(connections), plan);
             trial.slo = None;
             if request.find == Find::Users {
                 // Users without think time show the server's throughput.
@@ -96,6 +97,12 @@ pub fn of_trial(plan: &Plan, request: &TrialRequest, number: usize, size: f64, p
         _ => {}
     }
     trial
+}
+
+/// Clients of a closed loop, of at most `clients`: with a path and several machines, a multiple of their number.
+fn clients_of_guess(clients: u32, plan: &Plan) -> u32 {
+    let shards = plan.shard.count();
+    if plan.path.is_some() && clients >= shards { clients / shards * shards } else { clients }
 }
 
 /// Limits that a trial must keep, for the guard that ends it early.

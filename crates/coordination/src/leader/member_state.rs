@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::message::Progress;
+use super::table::Reports;
 use schema::document::ClockOffset;
 
 /// State of one member; the default is that of a member that has not announced itself.
@@ -16,10 +16,12 @@ pub(super) struct MemberState {
     pub heard: Duration,
     /// Offset of its clock, once it is ready.
     pub ready: Option<ClockOffset>,
+    /// Time that it took to prepare the trial of a search.
+    pub preparation: Duration,
     /// Whether it has the start.
     pub is_confirmed: bool,
-    /// Its counts so far.
-    pub progress: Progress,
+    /// Its reports so far.
+    pub reports: Reports,
     /// Whether it has been silent for too long.
     pub is_lost: bool,
     /// How its load ended.

@@ -22,13 +22,14 @@ const MESSAGES: usize = 64 << 10;
 
 /// Connects, and reports changes of the connection from then on. Certificates and credentials are those that the
 /// programs of NATS take: `NATS_CA`, `NATS_CERT` with `NATS_KEY`, `NATS_CREDS`, `NATS_USER` with `NATS_PASSWORD`.
+/// `early`: the first trial of a search, if it comes meanwhile.
 ///
 /// # Errors
 /// One sentence: credentials that are refused, a server that cannot be reached, or the end of the load's process.
 pub async fn connect(
     address: &Address,
     index: u32,
-    lines: &mut mpsc::Receiver<ToCoordinator>,
+    (lines, early): (&mut mpsc::Receiver<ToCoordinator>, &mut Option<ToCoordinator>),
 ) -> Result<(Client, mpsc::Receiver<bool>), String> {
     let began = Instant::now();
     let mut is_first = true;
@@ -50,6 +51,10 @@ pub async fn connect(
             },
             line = lines.recv() => match line {
                 Some(ToCoordinator::Progress(_)) => continue,
+                Some(trial @ ToCoordinator::Trial { .. }) => {
+                    *early = Some(trial);
+                    continue;
+                }
                 _ => return Err("interrupted before the start".into()),
             },
         };
@@ -66,6 +71,7 @@ pub async fn connect(
             () = sleep(RETRY_INTERVAL) => {}
             line = lines.recv() => match line {
                 Some(ToCoordinator::Progress(_)) => {}
+                Some(trial @ ToCoordinator::Trial { .. }) => *early = Some(trial),
                 _ => return Err("interrupted before the start".into()),
             },
         }

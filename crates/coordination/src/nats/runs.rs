@@ -1,6 +1,7 @@
 //! Stored runs as objects of JetStream's object store: a member sends its own, the leader fetches those of all.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -37,6 +38,8 @@ pub struct Runs {
     pack: Pack,
     done: mpsc::Sender<Local>,
     slots: Arc<Semaphore>,
+    /// Runs that were sent: no two have the same name.
+    sent: AtomicU32,
     received: Arc<Mutex<Vec<PathBuf>>>,
 }
 
@@ -58,6 +61,7 @@ impl Runs {
             pack,
             done,
             slots: Arc::new(Semaphore::new(CONCURRENT_FETCHES)),
+            sent: AtomicU32::new(0),
             received: Arc::default(),
         }
     }
@@ -65,7 +69,8 @@ impl Runs {
     /// Sends a run, in the background.
     pub fn send(&self, index: u32, ended: Ended) {
         let archive = self.dir.join(format!("send-{index}.tar.gz"));
-        let object = format!("{index}-{:016x}.tar.gz", self.instance);
+        let number = self.sent.fetch_add(1, Ordering::Relaxed);
+        let object = format!("{index}-{:016x}-{number}.tar.gz", self.instance);
         let (client, bucket, pack, done) =
             (self.client.clone(), self.bucket.clone(), self.pack.clone(), self.done.clone());
         tokio::spawn(async move {

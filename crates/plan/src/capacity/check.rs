@@ -46,7 +46,7 @@ impl CapacityPlan {
         self.check_lengths().map_err(PlanError::Contradiction)?;
         self.check_loads().map_err(PlanError::Contradiction)?;
         self.check_question(load).map_err(PlanError::Contradiction)?;
-        let trial = plan.of_trial(self.any_load(), self.trial);
+        let trial = plan.of_trial(self.any_load(plan.shard.count()), self.trial);
         trial.check()?;
         if let (Find::Users, Some(turn)) = (self.find, trial.load.turn())
             && (turn.lasts.is_zero() || turn.lasts.div_f64(turn.steps) * Self::TURNS_MIN > Self::TRIAL_MAX)
@@ -86,12 +86,12 @@ impl CapacityPlan {
         Ok(())
     }
 
-    /// A load with which to validate the rest of a plan.
-    fn any_load(&self) -> TrialLoad {
+    /// A load with which to validate the rest of a plan. Every shard has a user or a connection at least.
+    fn any_load(&self, shards: u32) -> TrialLoad {
         let (rate, number) = match self.start.or(self.max) {
-            Some(LoadLimit::Rate(rate)) => (rate, 1),
+            Some(LoadLimit::Rate(rate)) => (rate, shards),
             Some(LoadLimit::Number(number)) => (RequestRate::ONE, number),
-            None => (RequestRate::ONE, 1),
+            None => (RequestRate::ONE, shards),
         };
         match self.find {
             Find::Rate => TrialLoad::Rate(rate),

@@ -11,7 +11,7 @@ use schema::{
 
 use super::follow::{Ended, Records};
 use super::state::{Fact, Piece, Section, State, Table, Text};
-use super::{paged, run};
+use super::{paged, run, shards};
 use crate::capacity;
 use crate::figures::{count, rate};
 use crate::page::Page;
@@ -60,6 +60,7 @@ pub(super) fn state(records: &Records, under: Option<&Records>) -> State {
         foot: Vec::new(),
         is_over: records.is_over(),
     };
+    state.sections.extend(shards::section(records));
     if let Some(under) = under {
         let text = run::progress(under).map(|progress| format!(", {}", progress.text)).unwrap_or_default();
         let text = format!("{}{text}", run::status(under).word);

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use schema::document::Validity;
 use schema::{
     CapacityDocument, CompareDocument, DiskDocument, DistributionRecord, Document, GatewayDocument, PredictDocument,
-    ReproductionDocument, RunPhase, RunProgress, SecondRecord, ServerSecond, WatchSecond,
+    ReproductionDocument, RunPhase, RunProgress, SecondRecord, ServerSecond, ShardsProgress, WatchSecond,
 };
 use store::{Result, RunEntry, RunState, Tail};
 
@@ -42,6 +42,10 @@ pub(super) struct Records {
     pub(super) wire_first: Option<u64>,
     pub(super) server: Vec<ServerSecond>,
     pub(super) spread: Spread,
+    /// All shards of the load, if several machines make it and this is shard 0's.
+    pub(super) shards: Option<ShardsProgress>,
+    /// How much older their file is than the run's own progress, in seconds.
+    pub(super) shards_age_s: Option<u64>,
     /// Parts that could not be read, a sentence each.
     pub(super) missing: Vec<String>,
     /// The run was killed and has no progress file.
@@ -93,6 +97,7 @@ impl Follower {
         let ended = summary_stamp(&self.records.dir);
         self.read_tables();
         self.read_progress_and_document(ended);
+        self.read_shards();
         self.poll_current_run();
     }
 
@@ -136,6 +141,22 @@ impl Follower {
         if records.progress.is_none() && records.ended.is_none() && !records.is_dead {
             let entry = RunEntry::read(&records.dir);
             records.is_dead = entry.is_ok_and(|entry| matches!(entry.state, RunState::Unfinished { .. }));
+        }
+    }
+
+    fn read_shards(&mut self) {
+        let records = &mut self.records;
+        match store::read_shards_progress(&records.dir) {
+            Ok(found) => {
+                let own = store::progress_written(&records.dir);
+                let age = |written: SystemTime| Some(own?.duration_since(written).unwrap_or_default().as_secs());
+                records.shards_age_s = found.as_ref().and_then(|(_, written)| age(*written));
+                records.shards = found.map(|(shards, _)| shards);
+            }
+            Err(error) => {
+                records.shards = None;
+                add_sentence(&mut records.missing, format!("shards.json could not be read: {error}"));
+            }
         }
     }
 

@@ -11,8 +11,8 @@ use schema::document::{DistanceBand, Load, Quantiles};
 use schema::{RunPhase, RunProgress};
 
 use super::follow::{Ended, Records};
-use super::paged;
 use super::state::{Judged, Piece, Progress, Row, Section, State, Status, Table, Text};
+use super::{paged, shards};
 use crate::figures::{bytes, count, duration, share};
 use crate::page;
 use crate::phrases::{by_frequency, check_name, check_state, limit, meaning, measure, span, tally};
@@ -34,6 +34,7 @@ pub(super) fn state(records: &Records) -> State {
         foot: Vec::new(),
         is_over: records.is_over(),
     };
+    state.sections.extend(shards::section(records));
     add_end(&mut state, records);
     state
 }

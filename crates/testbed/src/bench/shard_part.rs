@@ -43,7 +43,7 @@ pub(super) fn of(plan: &Plan, path: Option<&PathSpec>) -> Result<Option<document
 
 /// SHA-256 of everything that the load of all shards follows from, in hexadecimal. Names of files do not count, their
 /// contents do; nor do the run's name and the settings of this machine.
-fn plan_digest(plan: &Plan, path: Option<&PathSpec>) -> Result<String, TestbedError> {
+pub(super) fn plan_digest(plan: &Plan, path: Option<&PathSpec>) -> Result<String, TestbedError> {
     let mut plan = plan.clone();
     (plan.name, plan.host, plan.shard) = ("run".into(), HostPlan::default(), ShardPlan::default());
     plan.target.owned.clear();

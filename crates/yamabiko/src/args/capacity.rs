@@ -6,12 +6,15 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, anyhow, bail, ensure};
 use clap::{Args, Parser};
 use plan::cli::Given;
-use plan::{CapacityPlan, Find, HostPlan, LoadPlan, PathPlan, Plan, ShardPlan, WatchPlan};
+use plan::{CapacityPlan, CoordinationOptions, Find, HostPlan, LoadPlan, PathPlan, Plan, ShardPlan, WatchPlan};
 use units::RequestRate;
 
 use super::{Arguments, Bench, ResultOptions, ServerOptions, Verb, ip_address, to_plan};
 
 #[derive(Args, Debug)]
+#[command(mut_arg("start_at", |start_at| start_at.hide(true)))]
+#[command(mut_arg("hosts", |hosts| hosts.hide(true)))]
+#[command(mut_arg("ssh", |ssh| ssh.hide(true)))]
 #[command(after_help = "The capacity is the highest offered open-loop load at which a valid run meets the objective \
                         and requests in flight do not grow. Saturation, knee and behaviour under overload are \
                         printed separately.\nShort trials bracket the result, --searches long searches narrow it, \
@@ -19,7 +22,8 @@ use super::{Arguments, Bench, ResultOptions, ServerOptions, Verb, ip_address, to
                         Ctrl-C prints a partial result; --resume continues.\n--find users, connections or \
                         new-connections searches for the most users who request, wait and think; the most open \
                         connections with a light load over them; the most new connections a \
-                        second.\ndocs/concepts/capacity.md defines the terms.")]
+                        second.\n--shard 0/3 --coordinate nats://HOST searches with the load of three machines: shard 0 \
+                        leads, and the other shards are given the same options.\ndocs/concepts/capacity.md defines the terms.")]
 pub struct Capacity {
     #[command(flatten)]
     pub given: Given,
@@ -47,6 +51,10 @@ pub struct Capacity {
     #[command(flatten)]
     pub host: HostPlan,
     #[command(flatten)]
+    pub shard: ShardPlan,
+    #[command(flatten)]
+    pub coordination: CoordinationOptions,
+    #[command(flatten)]
     pub result: ResultOptions,
     /// Also write an HTML page to this file
     #[arg(long, value_name = "FILE", value_parser = crate::page_file::output, help_heading = "Result")]
@@ -62,6 +70,7 @@ impl Capacity {
     pub fn into_plan(mut self) -> Result<Plan> {
         let (search, given) = (self.search.clone(), self.given.clone());
         let slo = self.result.slo.clone();
+        let shard = self.shard_of_search();
         if let [file] = &self.what[..]
             && !file.contains("://")
             && Path::new(file).is_file()
@@ -71,6 +80,7 @@ impl Capacity {
             self.refuse_load_options()?;
             read.slo = slo.or(read.slo);
             read.capacity = Some(search.over(read.capacity.take(), &given));
+            read.shard = shard;
             read.check()?;
             return Ok(read);
         }
@@ -103,6 +113,11 @@ impl Capacity {
         Ok(plan)
     }
 
+    /// The shard as configured; shard 0 sets the start of each trial.
+    pub fn shard_of_search(&self) -> ShardPlan {
+        if self.coordination.coordinate.is_some() { self.shard.coordinated() } else { self.shard }
+    }
+
     /// The plan of `bench`, without rate and length.
     fn bench_plan(self) -> Result<Plan> {
         let warmup = self.load.warmup;
@@ -120,8 +135,8 @@ impl Capacity {
             tap: false,
             explain: false,
             host: self.host,
-            shard: ShardPlan::default(),
-            coordination: plan::CoordinationOptions::default(),
+            shard: self.shard,
+            coordination: self.coordination,
             result: ResultOptions { name, ..self.result },
         })?;
         (plan.load.rate, plan.load.duration, plan.load.warmup) = (None, None, warmup);
@@ -134,7 +149,8 @@ impl Capacity {
         let bare = Arguments::try_parse_from(["yamabiko", "capacity", URL]).map_err(|error| anyhow!("{error}"))?;
         let Verb::Capacity(bare) = bare.verb else { unreachable!("the verb was just given") };
         let of = |capacity: Capacity| -> Result<Plan> {
-            let plan = Capacity { what: vec![URL.to_owned()], ..capacity }.bench_plan()?;
+            let (shard, coordination) = (ShardPlan::default(), CoordinationOptions::default());
+            let plan = Capacity { what: vec![URL.to_owned()], shard, coordination, ..capacity }.bench_plan()?;
             Ok(Plan { name: String::new(), seed: 0, slo: None, ..plan })
         };
         ensure!(

@@ -8,7 +8,6 @@ use plan::{Alpn, LoadPlan, Offered, Plan, RequestPlan, ShardPlan, WatchPlan};
 use schema::Method;
 
 use super::Bench;
-use crate::several;
 
 const CLOSED_CONNECTIONS: u32 = 64;
 const OPEN_CLIENTS: u32 = 100;
@@ -72,7 +71,7 @@ pub fn bench(bench: &Bench) -> Result<Plan> {
 
 /// The shard as configured. Where the shards' leader sets the start, it is unknown as yet.
 fn shard(bench: &Bench) -> ShardPlan {
-    if bench.coordination.coordinate.is_some() { several::without_start(bench.shard) } else { bench.shard }
+    if bench.coordination.coordinate.is_some() { bench.shard.coordinated() } else { bench.shard }
 }
 
 /// The default number of clients.

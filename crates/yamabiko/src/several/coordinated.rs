@@ -14,18 +14,24 @@
 //! start and end of the load.
 
 mod process;
+#[cfg(feature = "experiments")]
+pub mod search;
+#[cfg(feature = "experiments")]
+mod search_member;
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result};
 use coordination::Address;
 use coordination::message::{Ended, Progress};
 use coordination::pipe::{FromCoordinator, Hello, ToCoordinator};
 use plan::{Plan, ShardPlan, StartAt};
+use schema::RunPhase;
 use store::RunStore;
 use sys::signal::Interrupts;
-use testbed::drive::progress::Snapshot;
+use testbed::drive::progress::{Phase, Snapshot};
 use testbed::{Observer, Outcome, RunFacts};
 
 use self::process::Coordinator;
@@ -65,6 +71,7 @@ pub fn execute_plan(plan: &Plan, options: &ExecutionOptions<'_>, (url, abort_on_
         count: shard.count,
         plan_digest: part.plan_digest,
         version: part.version,
+        is_search: false,
         abort_on_lost,
         prints_progress: shard.index == 0 && !options.json,
         archives: archives.path().display().to_string(),
@@ -141,7 +148,8 @@ impl Collected {
             FromCoordinator::NotStarted(why) | FromCoordinator::Abort(why) => {
                 self.aborted.get_or_insert(why);
             }
-            FromCoordinator::Start(_) => {}
+            FromCoordinator::Finished(why) if !why.is_empty() => self.missing.push(why),
+            FromCoordinator::Start(_) | FromCoordinator::Trial { .. } | FromCoordinator::Finished(_) => {}
         }
     }
 }
@@ -161,6 +169,12 @@ impl<O: Observer> Observer for Reporting<'_, O> {
         Some(&mut self.inner)
     }
 
+    fn folder(&mut self, dir: &Path) {
+        let whole = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
+        self.coordinator.send(&ToCoordinator::Run(whole.display().to_string()));
+        self.inner.folder(dir);
+    }
+
     fn started(&mut self, facts: &RunFacts) {
         self.coordinator.restrict_to(facts.cores.as_ref());
         self.inner.started(facts);
@@ -172,15 +186,30 @@ impl<O: Observer> Observer for Reporting<'_, O> {
         }
         if elapsed.saturating_sub(self.reported) >= PROGRESS_INTERVAL {
             self.reported = elapsed;
+            let at_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
+            let phase = match snapshot.phase {
+                Phase::Warmup => RunPhase::Warmup,
+                Phase::Measured => RunPhase::Measured,
+                Phase::Drain => RunPhase::Drain,
+                Phase::Done => RunPhase::Done,
+            };
             let Snapshot { offered, completed, failed, in_flight, .. } = *snapshot;
-            self.coordinator.try_send(&ToCoordinator::Progress(Progress { offered, completed, failed, in_flight }));
+            let progress = Progress { at_ms, phase, offered, completed, failed, in_flight, response_time: None };
+            self.coordinator.try_send(&ToCoordinator::Progress(progress));
         }
         self.inner.tick(elapsed, snapshot);
     }
 }
 
-/// Refuses a load that was not started.
-fn not_started(why: &str) -> Result<u64> {
-    ensure!(!why.is_empty(), "the load was not started");
-    bail!("the load was not started: {why}")
+/// A load that was not started: why, or nothing.
+#[derive(Debug)]
+struct NotStarted(String);
+
+impl std::error::Error for NotStarted {}
+
+impl fmt::Display for NotStarted {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("the load was not started")?;
+        if self.0.is_empty() { Ok(()) } else { write!(formatter, ": {}", self.0) }
+    }
 }

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use capacity::search::trial_run::{ThisMachine, TrialMachines};
 use capacity::search::{self, CapacityOptions};
 use experiment::{Order, SearchProgress, Stage};
-use plan::Plan;
+use plan::{CoordinationOptions, Plan, ShardPlan};
 use schema::{CapacityDocument, TrialPart, Verdict};
 use store::RunStore;
 use sys::clock::Clock;
@@ -20,6 +21,7 @@ use crate::args;
 use crate::exit::{self, Exit};
 use crate::live_child::LivePage;
 use crate::progress::Display;
+use crate::several;
 use crate::terminal::{self, print_message};
 
 /// Runs the search of the given options.
@@ -35,8 +37,10 @@ pub fn run(arguments: args::Capacity) -> Result<Exit> {
         command: &command,
     };
     let html = arguments.html.clone();
+    let coordination = arguments.coordination.clone();
+    let shard = arguments.shard_of_search();
     match &arguments.resume {
-        None => execute_plan(&arguments.into_plan()?, None, &options, html.as_ref()),
+        None => execute_plan(&arguments.into_plan()?, None, &options, (html.as_ref(), &coordination)),
         Some(run) => {
             ensure!(
                 !options.no_save,
@@ -44,28 +48,56 @@ pub fn run(arguments: args::Capacity) -> Result<Exit> {
                                      one of them"
             );
             let folder = RunStore::open()?.find(run)?;
-            let plan = search::resumed(&folder)?;
+            ensure!(
+                shard.shard.is_none_or(|shard| shard.index == 0),
+                "--resume continues the search of shard 0, which has its trials: give the other shards the options of \
+                 the search"
+            );
+            let plan = Plan { shard, ..search::resumed(&folder)? };
             // The recorded command is the one that began the search.
             let original_command = store::read_capacity(&folder).ok().flatten().map(|document| document.run.command);
             let options =
                 ExecutionOptions { command: original_command.as_deref().unwrap_or(options.command), ..options };
-            execute_plan(&plan, Some(folder), &options, html.as_ref())
+            execute_plan(&plan, Some(folder), &options, (html.as_ref(), &coordination))
         }
     }
 }
 
-/// Runs the search of a plan; `resume`: folder of a search to continue.
+/// Runs the search of a plan, on the machines that the options name; `resume`: folder of a search to continue.
 pub fn execute_plan(
     plan: &Plan,
     resume: Option<PathBuf>,
     options: &ExecutionOptions<'_>,
-    html: Option<&PathBuf>,
+    (html, machines): (Option<&PathBuf>, &CoordinationOptions),
 ) -> Result<Exit> {
+    ensure!(
+        machines.hosts.is_empty(),
+        "--hosts makes one run on several machines, and a search for a capacity makes many: start `yamabiko capacity` on \
+         each machine, with --shard INDEX/COUNT and --coordinate nats://HOST"
+    );
+    ensure!(
+        !machines.abort_on_lost || machines.coordinate.is_some(),
+        "--abort-on-lost needs other shards: --coordinate; a search always ends when one is lost"
+    );
+    let plan = &several::with_owned_target(plan, machines);
     if options.print_plan {
+        let plan = Plan { shard: ShardPlan { start_at: None, ..plan.shard }, ..plan.clone() };
         print(&plan.to_toml())?;
         return Ok(Exit::Success);
     }
     search::check(plan)?;
+    let Some(url) = &machines.coordinate else { return lead(plan, resume, options, html, &mut ThisMachine) };
+    several::search_together(plan, options, url, |machines| lead(plan, resume, options, html, machines))
+}
+
+/// Runs the search, whose trials `machines` make, and prints its result.
+fn lead(
+    plan: &Plan,
+    resume: Option<PathBuf>,
+    options: &ExecutionOptions<'_>,
+    html: Option<&PathBuf>,
+    machines: &mut dyn TrialMachines,
+) -> Result<Exit> {
     let live = LivePage::start(&options.show, !options.no_save)?;
     let interrupts = Interrupts::install()?;
     let temporary_dir = tempfile::tempdir().context("a folder for unsaved results")?;
@@ -85,13 +117,14 @@ pub fn execute_plan(
         ));
     }
     let unit = plan.capacity.as_ref().map_or("1/s", |capacity| capacity.find.unit());
-    let mut progress = Progress { quiet: options.json, unit, noted: false };
+    let is_part = plan.shard.shard.is_some();
+    let mut progress = Progress { quiet: options.json, is_part, unit, noted: false };
     let mut result_of_search = search::run(
         plan,
         &CapacityOptions { order, resume },
         &run_store,
         &interrupts,
-        &mut live.staging(&mut progress),
+        (machines, &mut live.staging(&mut progress)),
     )?;
     let page = report::capacity_page(&result_of_search.document, &plan.to_toml());
     if options.no_save {
@@ -130,6 +163,8 @@ fn clear_run_ids(document: &mut CapacityDocument) {
 /// Progress on stderr.
 struct Progress {
     quiet: bool,
+    /// Whether a run on this machine is one of several parts: progress of all is printed by the coordination.
+    is_part: bool,
     /// Unit of the loads.
     unit: &'static str,
     /// Whether the notes of a run were printed, with the first trial.
@@ -139,7 +174,7 @@ struct Progress {
 impl Stage for Progress {
     fn begin(&mut self, what: &str) -> Box<dyn Observer> {
         let notes = !std::mem::replace(&mut self.noted, true);
-        Box::new(Trial { display: Display::new(what, self.quiet), notes })
+        Box::new(Trial { display: Display::new(what, self.quiet || self.is_part), notes })
     }
 
     fn trial(&mut self, trial: &TrialPart, so_far: &SearchProgress) {

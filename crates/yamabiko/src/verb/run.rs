@@ -67,7 +67,8 @@ fn run_experiment(table: &str, _: &str, _: &args::Run) -> Result<Exit> {
 
 #[cfg(feature = "experiments")]
 fn search_capacity(plan: &Plan, run: &args::Run) -> Result<Exit> {
-    super::capacity::execute_plan(plan, None, &execution_options(run, &command_line()), None)
+    let (command, machines) = (command_line(), (None, &run.coordination));
+    super::capacity::execute_plan(plan, None, &execution_options(run, &command), machines)
 }
 
 #[cfg(not(feature = "experiments"))]
@@ -86,7 +87,7 @@ fn replace(plan: &mut Plan, run: &args::Run) -> Result<()> {
     plan.shard.shard = run.shard.shard.or(plan.shard.shard);
     plan.shard.start_at = run.shard.start_at.or(plan.shard.start_at);
     if run.coordination.coordinate.is_some() {
-        plan.shard = several::without_start(plan.shard);
+        plan.shard = plan.shard.coordinated();
     }
     Ok(plan.check()?)
 }

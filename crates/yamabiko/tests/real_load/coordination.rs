@@ -40,12 +40,17 @@ pub enum Volume {
 }
 
 /// Starts a machine's shard with a run store of its own. `settings`: variables of its environment.
-pub fn start(
+pub fn start(workspace: &Workspace, lan: &Lan, place: (usize, Volume), settings: &[&str], options: &str) -> Running {
+    start_with(workspace, lan, place, settings, &options.split_whitespace().collect::<Vec<_>>())
+}
+
+/// The same with options that contain spaces.
+pub fn start_with(
     workspace: &Workspace,
     lan: &Lan,
     (index, volume): (usize, Volume),
     settings: &[&str],
-    options: &str,
+    options: &[&str],
 ) -> Running {
     let runs = store(workspace, index);
     fs::create_dir_all(&runs).unwrap();
@@ -60,7 +65,7 @@ pub fn start(
     arguments.push(&variable);
     arguments.extend(settings);
     arguments.extend([str_of(&program), "bench", &url, "--shard", &shard, "--coordinate", &nats, "--json"]);
-    arguments.extend(options.split_whitespace());
+    arguments.extend(options);
     let command: Command = lan.machines[index].command(arguments[0], &arguments[1..]);
     workspace.start_command(command)
 }
@@ -84,7 +89,7 @@ pub fn kill(running: &Running) {
 }
 
 /// Each shard's measured clock: offset and bound before and after, in ns.
-fn clocks(merged: &Value) -> Vec<[(i64, i64); 2]> {
+pub fn clocks(merged: &Value) -> Vec<[(i64, i64); 2]> {
     let shards = merged["run"]["shards"].as_array().unwrap();
     let estimate = |shard: &Value, when: &str| {
         let clock = &shard["coordination"]["clock"][when];

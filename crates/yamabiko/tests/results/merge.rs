@@ -263,5 +263,5 @@ fn a_plan_file_has_the_shard_and_refuses_a_capacity() {
     fs::write(&file, format!("{text}start_at = \"2030-01-01\"\n")).unwrap();
     workspace.run(&["run", str_of(&file)]).refused(1, &["plan.toml:6", "RFC 3339"]);
     fs::write(&file, format!("slo = \"p99 < 1s\"\n{text}start_at = \"2030-01-01T00:00:00Z\"\n[capacity]\n")).unwrap();
-    workspace.run(&["run", str_of(&file)]).refused(1, &["[shard]", "capacity"]);
+    workspace.run(&["run", str_of(&file)]).refused(1, &["start_at", "[capacity]", "--coordinate"]);
 }

@@ -18,7 +18,7 @@ fn remaining_time_of_a_search_is_predicted() {
             assert_eq!(drive(&mut sequence, &mut simulated).unwrap(), Some(End::Found));
             let took = |from: usize| -> Duration {
                 let rest = simulated.requests.iter().zip(sequence.trials()).skip(from);
-                rest.map(|(request, trial)| estimate::takes(request, &trial.verdict)).sum()
+                rest.map(|(request, trial)| estimate::takes(request, &trial.verdict, 1)).sum()
             };
             let after = (1..sequence.trials().len()).map(|count| {
                 let mut begun = TrialSequence::new(&rules);

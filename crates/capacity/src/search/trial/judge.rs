@@ -111,6 +111,14 @@ const CHECK_CLASSES: &[(&str, CheckClass)] = &[
     ("wire_kept_up", CheckClass::Aside),
     // Attribution of CPU time does not affect whether the load passed.
     ("server_cpu_attributable", CheckClass::Aside),
+    // Of several machines: the load was not that of the plan.
+    ("shards_complete", CheckClass::Void),
+    ("shards_ended_together", CheckClass::Void),
+    ("shards_cover_schedule", CheckClass::Void),
+    // The checks of the whole are computed from the counts of all machines. What a machine fails alone is a doubt about
+    // the run, as an unknown clock is.
+    ("shards_valid", CheckClass::Aside),
+    ("shards_aligned", CheckClass::Aside),
 ];
 
 /// Busy share below which the generator was not its own limit.
@@ -180,6 +188,14 @@ pub fn judge(evidence: &TrialEvidence<'_>, slo: &Slo) -> TrialVerdict {
             None => TrialVerdict::Good,
         },
     }
+}
+
+/// Why a trial of several machines was not the load of its plan: shards are missing. Where one is lost, the others are
+/// interrupted, so this is the reason of everything else.
+pub(super) fn missing_shards(document: &Document) -> Option<String> {
+    let checks = &document.validity.checks;
+    let missing = checks.iter().find(|check| check.name == "shards_complete" && check.state == CheckState::Failed);
+    missing.map(|check| check.why.clone())
 }
 
 /// Possible effect of the generator's delay on the response time, over what is material.

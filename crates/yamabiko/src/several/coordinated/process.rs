@@ -12,13 +12,15 @@ use sys::clock::Deadline;
 use sys::sched::Cores;
 use sys::signal::{Interrupts, wait_readable};
 
-use super::{Collected, not_started};
+use super::{Collected, NotStarted};
 use crate::terminal::print_message;
 
 /// Interval at which interrupts are looked for.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Longest time in which the process reports an interrupt to the other shards.
 const INTERRUPT_TIMEOUT: Duration = Duration::from_secs(8);
+/// Longest time in which the process reports the end of a search to the other shards.
+const FINISH_TIMEOUT: Duration = Duration::from_secs(8);
 /// How long the process may take to exit after its last line.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(4);
 
@@ -28,6 +30,23 @@ pub struct Coordinator {
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
     collected: Collected,
+    /// Loads that were aborted, each by a SIGINT to this process.
+    aborts: u32,
+    has_start: bool,
+}
+
+/// What a member does next in a search.
+#[derive(Debug)]
+pub enum Next {
+    /// Prepare this trial.
+    Trial {
+        /// Number of the trial.
+        number: u32,
+        /// What distinguishes it from other trials.
+        request: String,
+    },
+    /// Nothing more: why the search ended early, or nothing.
+    Finished(String),
 }
 
 impl Coordinator {
@@ -41,7 +60,9 @@ impl Coordinator {
         sys::auxiliary::deprioritize(&mut command);
         let mut child = command.spawn().context("starting the coordination")?;
         let output = BufReader::new(child.stdout.take().context("the coordination's output")?);
-        let mut coordinator = Coordinator { input: child.stdin.take(), child, output, collected: Collected::default() };
+        let input = child.stdin.take();
+        let mut coordinator =
+            Coordinator { input, child, output, collected: Collected::default(), aborts: 0, has_start: false };
         coordinator.send(&ToCoordinator::Hello(Box::new(hello)));
         Ok(coordinator)
     }
@@ -74,28 +95,76 @@ impl Coordinator {
     /// Waits until the leader has set the start: nanoseconds since 1970.
     ///
     /// # Errors
-    /// The load does not start, for this reason. The process has ended.
+    /// [`NotStarted`]: the load does not start, for this reason; the process has ended.
     pub fn wait_for_start(&mut self, interrupts: &Interrupts) -> Result<u64> {
         let before = interrupts.count();
         let mut deadline: Option<Deadline> = None;
-        loop {
+        let why = loop {
             match self.line(interrupts, &mut deadline, before) {
-                Some(FromCoordinator::Start(at_ns)) => return Ok(at_ns),
-                Some(FromCoordinator::NotStarted(why)) => return not_started(&why),
+                Some(FromCoordinator::Start(at_ns)) => {
+                    self.has_start = true;
+                    return Ok(at_ns);
+                }
+                Some(FromCoordinator::NotStarted(why) | FromCoordinator::Finished(why)) => break why,
                 Some(other) => self.collected.add(other),
-                None if interrupts.count() > before => return not_started("interrupted"),
-                None => return not_started("the coordinating process has ended"),
+                None if interrupts.count() > before => break "interrupted".to_owned(),
+                None => break "the coordinating process has ended".to_owned(),
             }
-        }
+        };
+        Err(NotStarted(why).into())
     }
 
-    /// Waits until everything is collected, or the user interrupts that.
-    pub fn finish(mut self, interrupts: &Interrupts) -> Collected {
+    /// Number of interrupts by the user: those by the coordination end a load too.
+    pub fn interrupts_of_user(&self, interrupts: &Interrupts) -> u32 {
+        interrupts.count().saturating_sub(self.aborts)
+    }
+
+    /// Waits for the next trial of a search, or for its end. An interrupt is reported to the leader.
+    pub fn next_trial(&mut self, interrupts: &Interrupts) -> Next {
         let before = interrupts.count();
         let mut deadline = None;
         loop {
             match self.line(interrupts, &mut deadline, before) {
-                Some(line @ (FromCoordinator::Done(_) | FromCoordinator::NotStarted(_))) => {
+                Some(FromCoordinator::Trial { number, request }) => return Next::Trial { number, request },
+                Some(FromCoordinator::Finished(why) | FromCoordinator::NotStarted(why)) => return Next::Finished(why),
+                Some(other) => self.collected.add(other),
+                None if interrupts.count() > before => return Next::Finished("interrupted".into()),
+                None => return Next::Finished("the coordinating process has ended".into()),
+            }
+        }
+    }
+
+    /// Reports that a load ended without a result; why the load of all was ended, if it was.
+    pub fn failed(&mut self, why: &str, interrupts: &Interrupts) -> Option<String> {
+        self.send(&ToCoordinator::Failed(why.to_owned()));
+        // Without a start there is nothing to collect.
+        if self.has_start { self.collect(interrupts).aborted } else { None }
+    }
+
+    /// Whether a load has a start and is not yet collected.
+    pub fn has_start(&self) -> bool {
+        self.has_start
+    }
+
+    /// Waits until the process has ended, for a bounded time.
+    pub fn wait_for_exit(&self) {
+        let _ = sys::process::open(self.child.id()).map(|pid| wait_readable(pid.as_fd(), FINISH_TIMEOUT));
+    }
+
+    /// Waits until everything is collected, or the user interrupts that.
+    pub fn finish(mut self, interrupts: &Interrupts) -> Collected {
+        self.collect(interrupts)
+    }
+
+    /// The same for a trial of a search, which goes on.
+    pub fn collect(&mut self, interrupts: &Interrupts) -> Collected {
+        let before = interrupts.count();
+        let mut deadline = None;
+        loop {
+            match self.line(interrupts, &mut deadline, before) {
+                Some(
+                    line @ (FromCoordinator::Done(_) | FromCoordinator::NotStarted(_) | FromCoordinator::Finished(_)),
+                ) => {
                     self.collected.add(line);
                     break;
                 }
@@ -108,6 +177,7 @@ impl Coordinator {
                 }
             }
         }
+        self.has_start = false;
         std::mem::take(&mut self.collected)
     }
 
@@ -133,10 +203,12 @@ impl Coordinator {
                 }
             }
         }
-        pipe::read(&mut self.output).unwrap_or_else(|error| {
+        let line = pipe::read(&mut self.output).unwrap_or_else(|error| {
             print_message(format_args!("coordination: {error}"));
             None
-        })
+        });
+        self.aborts += u32::from(matches!(line, Some(FromCoordinator::Abort(_))));
+        line
     }
 }
 
