@@ -23,6 +23,11 @@ pub struct Last {
 }
 
 impl Last {
+    /// A message with these headers.
+    pub fn new(sequence: u64, headers: Vec<(String, String)>) -> Last {
+        Last { sequence, headers }
+    }
+
     /// A header's value.
     pub fn header(&self, name: &str) -> Option<&str> {
         header(&self.headers, name)

@@ -162,7 +162,7 @@ impl Reader {
         let Some(open) = &mut self.open else { return };
         if let Some(message) = open.last.take() {
             // A lost acknowledgement changes nothing: the position is the caller's.
-            let _ = self.runtime.block_on(timeout(ACKNOWLEDGE_TIMEOUT, message.ack()));
+            let _ = self.runtime.block_on(async { timeout(ACKNOWLEDGE_TIMEOUT, message.ack()).await });
         }
     }
 }
