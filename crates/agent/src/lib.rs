@@ -14,9 +14,11 @@
 
 mod bounds;
 mod clock;
+mod destination;
 mod disk;
 mod journal;
 mod link;
+mod log_link;
 mod recorder;
 mod run;
 mod selection;
@@ -31,7 +33,8 @@ mod token;
 #[cfg(test)]
 mod tests;
 
-pub use run::{Addresses, Agent, Plan, base};
+pub use destination::{Destination, ManagerAddress, base};
+pub use run::{Addresses, Agent, Plan};
 pub use status::Status;
 
 /// Why an agent cannot run.

@@ -6,15 +6,16 @@ use serde::de::DeserializeOwned;
 use web::post::{CertificateProblem, Failure, Post, Reply};
 
 use crate::clock::ClockZero;
-use tap_protocol::{Hello, Refusal, RefusalReason, Stored, Welcome, ZERO, ZERO_ERROR};
+use crate::spool::PendingBatch;
+use tap_protocol::{Hello, Refusal, RefusalReason, Settings, Stored, Welcome, ZERO, ZERO_ERROR};
 
-/// Requests to a manager: over HTTPS, or simulated in tests.
+/// Requests to a manager: over HTTPS, or simulated in tests; or what takes its place, the stream that managers read.
 pub(crate) trait Link {
     /// Announces the agent.
-    fn hello(&mut self, hello: &Hello) -> Result<Welcome, RequestError>;
+    fn hello(&mut self, hello: &Hello) -> Result<Greeting, RequestError>;
 
-    /// Sends a batch: JSON in gzip.
-    fn batch(&mut self, body: &[u8], zero: Option<ClockZero>) -> Result<Stored, RequestError>;
+    /// Sends a batch.
+    fn batch(&mut self, batch: &PendingBatch, zero: Option<ClockZero>) -> Result<Accepted, RequestError>;
 
     /// Reads the token again, which may have been replaced.
     ///
@@ -22,6 +23,65 @@ pub(crate) trait Link {
     /// The reason; then the previous token stays in use.
     fn renew(&mut self) -> Result<(), String> {
         Ok(())
+    }
+}
+
+impl<L: Link + ?Sized> Link for Box<L> {
+    fn hello(&mut self, hello: &Hello) -> Result<Greeting, RequestError> {
+        (**self).hello(hello)
+    }
+
+    fn batch(&mut self, batch: &PendingBatch, zero: Option<ClockZero>) -> Result<Accepted, RequestError> {
+        (**self).batch(batch, zero)
+    }
+
+    fn renew(&mut self) -> Result<(), String> {
+        (**self).renew()
+    }
+}
+
+/// The answer to a [`Hello`].
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Greeting {
+    /// How far the receiver has the stream.
+    pub position: StreamPosition,
+    /// Settings that the agent must apply; absent: the receiver has none.
+    pub settings: Option<Settings>,
+    /// When the request arrived and was answered, by the receiver's clock, ns since 1970; absent: it does not tell.
+    pub times: Option<(u64, u64)>,
+}
+
+/// How far a receiver has a stream of batches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StreamPosition {
+    /// A manager has exactly the batches through this number.
+    Through(u64),
+    /// A log has this number, perhaps not all before it: it discards old ones.
+    AtLeast(u64),
+}
+
+/// The answer to a batch.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Accepted {
+    /// See [`Greeting::settings`].
+    pub settings: Option<Settings>,
+    /// See [`Greeting::times`].
+    pub times: Option<(u64, u64)>,
+}
+
+impl From<Welcome> for Greeting {
+    fn from(welcome: Welcome) -> Greeting {
+        Greeting {
+            position: StreamPosition::Through(welcome.stored_through),
+            settings: Some(welcome.settings),
+            times: Some((welcome.received_unix_ns, welcome.answered_unix_ns)),
+        }
+    }
+}
+
+impl From<Stored> for Accepted {
+    fn from(stored: Stored) -> Accepted {
+        Accepted { settings: stored.settings, times: Some((stored.received_unix_ns, stored.answered_unix_ns)) }
     }
 }
 
@@ -57,12 +117,13 @@ impl HttpLink {
 }
 
 impl Link for HttpLink {
-    fn hello(&mut self, hello: &Hello) -> Result<Welcome, RequestError> {
+    fn hello(&mut self, hello: &Hello) -> Result<Greeting, RequestError> {
         let body = serde_json::to_vec(hello).expect("a hello message serialises to JSON");
-        parse_response(self.post.exchange(&self.hello, &body, &[JSON]))
+        parse_response::<Welcome>(self.post.exchange(&self.hello, &body, &[JSON])).map(Greeting::from)
     }
 
-    fn batch(&mut self, body: &[u8], zero: Option<ClockZero>) -> Result<Stored, RequestError> {
+    fn batch(&mut self, batch: &PendingBatch, zero: Option<ClockZero>) -> Result<Accepted, RequestError> {
+        let body = &*batch.body;
         let gzip = ("content-encoding", "gzip");
         let reply = match zero {
             None => self.post.exchange(&self.batches, body, &[JSON, gzip]),
@@ -75,7 +136,7 @@ impl Link for HttpLink {
                 )
             }
         };
-        parse_response(reply)
+        parse_response::<Stored>(reply).map(Accepted::from)
     }
 
     fn renew(&mut self) -> Result<(), String> {

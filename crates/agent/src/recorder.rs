@@ -56,12 +56,21 @@ pub(crate) enum Record {
 }
 
 /// Options of the agent's own command line.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct LocalOptions {
     /// Record connections that match one of these; empty: all.
     pub only: Vec<Only>,
     /// Hash addresses with this key.
     pub key: Option<[u8; 32]>,
+    /// Rows of a batch at most.
+    pub rows_max: usize,
+}
+
+impl Default for LocalOptions {
+    /// Everything, for a manager.
+    fn default() -> LocalOptions {
+        LocalOptions { only: Vec::new(), key: None, rows_max: ROWS_MAX }
+    }
 }
 
 /// Journal, collector and open batch.
@@ -322,6 +331,9 @@ fn initial_snapshot(options: &LocalOptions) -> Snapshot {
     }
 }
 
+/// Rows of a batch: some 2 MB of JSON, a tenth of it compressed; a fourth of the manager's maximum. Tests use smaller
+/// batches.
+const ROWS_MAX: usize = if cfg!(test) { 50 } else { 5_000 };
 /// Minimum clock difference that counts as a suspension of the machine: two clock reads cannot explain it.
 const SUSPEND_MIN_NS: u64 = 100_000_000;
 /// Maximum time for which rows wait for more rows in the same batch.

@@ -13,22 +13,20 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender as StopSender, channel}
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use http::Uri;
-use http::header::AUTHORIZATION;
 use sys::clock::{boot_id, monotonic_ns, realtime_ns};
 use sys::file_lock::FileLock;
 use tap::Only;
 use tap::daemon_reader::DaemonReader;
 use tap::daemon_state::{DaemonState, Entry};
 use tap::rings::{Adoption, Capacity};
-use web::post::{Post, Receiver as Address, Roots, is_loopback};
 
 use crate::clock::SystemClocks;
+use crate::destination::{Destination, link_of};
 use crate::disk::{Disk, Durability};
-use crate::link::HttpLink;
+use crate::log_link;
 use crate::recorder::{LocalOptions, Recorder, Source};
 use crate::sender::{AgentIdentity, Sender};
-use crate::shared_status::SharedStatus;
+use crate::shared_status::{Receives, SharedStatus};
 use crate::spool::{Spool, random};
 use crate::status::{FILE, LOCK, Rows, Status};
 use crate::{AgentError, token};
@@ -36,12 +34,8 @@ use crate::{AgentError, token};
 /// Configuration of an agent.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The manager's URL. http:// only on loopback.
-    pub manager: String,
-    /// File of the token.
-    pub token: PathBuf,
-    /// Certificates to trust; absent: those of the system.
-    pub ca: Option<PathBuf>,
+    /// Where its rows go.
+    pub to: Destination,
     /// The tap folder for programs.
     pub folder: PathBuf,
     /// Folder of journal and spool.
@@ -89,14 +83,16 @@ impl Agent {
     /// The configuration is invalid; another agent uses one of the folders; a folder, the ring or the disk is
     /// unavailable.
     pub fn start(plan: Plan, print: impl Fn(&str) + Send + Sync + 'static) -> Result<Agent, AgentError> {
-        let manager = base(&plan.manager)?;
-        let token = token::read(&plan.token)?;
-        let name = token.name.clone();
-        let post = post(&manager, &plan, token)?;
+        let (name, link) = link_of(&plan.to)?;
         let lock = lock(&plan.data)?;
         let in_data = |source| AgentError::Io { what: format!("opening {}", plan.data.display()), source };
         let disk = Disk::open(&plan.data).map_err(in_data)?;
-        let options = LocalOptions { only: plan.only.clone(), key: key(&plan.addresses, &disk)? };
+        let mut options =
+            LocalOptions { only: plan.only.clone(), key: key(&plan.addresses, &disk)?, ..LocalOptions::default() };
+        let mut receiver = Receives::Manager;
+        if matches!(plan.to, Destination::Stream { .. }) {
+            (options.rows_max, receiver) = (log_link::ROWS_MAX, Receives::Stream);
+        }
         let boot = boot_id().map_err(|error| AgentError::Environment(error.to_string()))?;
         let mut notes = |line: String| print(&line);
         let spool = Arc::new(Spool::open(&disk, &name, plan.spool_bytes, &mut notes).map_err(in_data)?);
@@ -104,7 +100,7 @@ impl Agent {
             Recorder::open(&disk, spool.clone(), SystemClocks, &boot, &options, &mut notes).map_err(in_data)?;
         let capacity = capacity(plan.threads);
         let reader = DaemonReader::open(&plan.folder, capacity, recorder.tap_state())?;
-        let shared = Arc::new(SharedStatus::new(Box::new(print), realtime_ns));
+        let shared = Arc::new(SharedStatus::new(Box::new(print), realtime_ns, receiver));
         if reader.adoption() == Adoption::Replaced {
             shared.print(
                 "the ring was recreated (another boot, version or number of threads): programs that use the old \
@@ -114,11 +110,6 @@ impl Agent {
         shared.recorder(&recorder);
         let identity =
             AgentIdentity { boot, host: host(), kernel: kernel(), version: env!("CARGO_PKG_VERSION").to_owned() };
-        let reconnect = {
-            let (manager, plan, name) = (manager.clone(), plan.clone(), name.clone());
-            Box::new(move || reconnect(&manager, &plan, &name).map_err(|error| error.to_string()))
-        };
-        let link = HttpLink::new(post, &name, reconnect);
         let sender = Sender::new(link, SystemClocks, spool.clone(), shared.clone(), disk.clone(), identity);
         let sender = spawn("send", move || sender.run())?;
         let (stop, stop_receiver) = channel();
@@ -126,7 +117,7 @@ impl Agent {
         let recorder_status = shared.clone();
         let recorder = spawn("record", move || run_recorder(recorder, &mut source, &stop_receiver, &recorder_status))?;
         Ok(Agent {
-            plan: Plan { manager, ..plan },
+            plan,
             name,
             shared,
             spool,
@@ -196,7 +187,7 @@ fn write_status(plan: &Plan, name: &str, shared: &SharedStatus, spool: &Spool, d
         version: env!("CARGO_PKG_VERSION").to_owned(),
         pid: std::process::id(),
         name: name.to_owned(),
-        manager: plan.manager.clone(),
+        manager: plan.to.text(),
         folder: plan.folder.display().to_string(),
         stream: spool.stream().id,
         link: parts.link,
@@ -292,52 +283,6 @@ fn report_ring_problems(rings: &mut RingSource, shared: &SharedStatus, last_note
     }
 }
 
-/// Checks the manager's URL; the API paths are appended to the result.
-///
-/// # Errors
-/// The URL is invalid.
-pub fn base(url: &str) -> Result<String, AgentError> {
-    let invalid = |why: &str| AgentError::Plan(format!("--manager: {why}"));
-    let uri: Uri = url.parse().map_err(|_| {
-        invalid(
-            "not a valid URL: expected for example \
-     https://manager.example:7443/",
-        )
-    })?;
-    if uri.host().is_none_or(str::is_empty) || !matches!(uri.scheme_str(), Some("http" | "https")) {
-        return Err(invalid("not a complete URL: expected for example https://manager.example:7443/"));
-    }
-    if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) || uri.query().is_some() {
-        return Err(invalid("the URL may have neither a user nor a query: the token is read from --token FILE"));
-    }
-    if uri.scheme_str() == Some("http") && !is_loopback(url) {
-        return Err(invalid(
-            "http is accepted for loopback only, since the token would be readable on the way: use https, with --ca \
-             FILE for a self-signed certificate of the manager",
-        ));
-    }
-    Ok(url.trim_end_matches('/').to_owned())
-}
-
-fn post(manager: &str, plan: &Plan, token: token::Token) -> Result<Post, AgentError> {
-    let roots = plan.ca.clone().map_or(Roots::System, Roots::File);
-    let headers = vec![(AUTHORIZATION, token.header)];
-    Ok(Post::new(Address { url: manager.to_owned(), headers, roots, timeout: RESPONSE_TIMEOUT })?)
-}
-
-/// Creates the HTTP client again, with the current token and certificates.
-fn reconnect(manager: &str, plan: &Plan, name: &str) -> Result<Post, AgentError> {
-    let token = token::read(&plan.token)?;
-    if token.name != name {
-        let why = format!(
-            "{} contains the token of another agent now: restart this agent to use that name",
-            plan.token.display()
-        );
-        return Err(AgentError::Plan(why));
-    }
-    post(manager, plan, token)
-}
-
 /// Locks the data folder for this agent.
 fn lock(data: &Path) -> Result<FileLock, AgentError> {
     let failed = |source| AgentError::Io { what: format!("opening {}", data.display()), source };
@@ -418,8 +363,6 @@ const ROUND_AFTER_ERROR: Duration = Duration::from_millis(500);
 const STATUS_INTERVAL: Duration = Duration::from_secs(1);
 /// Time between two lines about corrupted rings.
 const NOTES_INTERVAL_NS: u64 = 60_000_000_000;
-/// Timeout of one request.
-const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time to send the last batches at shutdown.
 const SHUTDOWN_FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 /// Records of a large ring: 1 MB each if used completely.
@@ -432,24 +375,6 @@ const READY_RINGS: u32 = 2;
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn manager_urls_must_be_https_or_loopback() {
-        for (typed, url) in [
-            ("https://manager.example:7443/", "https://manager.example:7443"),
-            ("https://manager.example/taps/", "https://manager.example/taps"),
-            ("http://127.0.0.1:80", "http://127.0.0.1:80"),
-            ("http://[::1]:80/", "http://[::1]:80"),
-        ] {
-            assert_eq!(base(typed).unwrap(), url);
-        }
-        for invalid in
-            ["", "manager:7443", "ftp://m/", "http://192.0.2.1/", "https://u:p@m/", "https://m/?a=b", "https://"]
-        {
-            let error = base(invalid).unwrap_err().to_string();
-            assert!(error.starts_with("--manager"), "{invalid}: {error}");
-        }
-    }
 
     #[test]
     fn the_address_hash_key_is_generated_once_or_read_from_a_file() {

@@ -12,11 +12,11 @@ use std::time::Duration;
 
 use crate::clock::{ClockOffset, Time};
 use crate::disk::Disk;
-use crate::link::{Link, RequestError};
+use crate::link::{Accepted, Greeting, Link, RequestError, StreamPosition};
 use crate::selection;
 use crate::shared_status::{Connection, SharedStatus};
 use crate::spool::{PendingBatch, Spool, StreamFit, random};
-use tap_protocol::{Hello, Refusal, RefusalReason, Settings, Stored, Welcome};
+use tap_protocol::{Hello, Refusal, RefusalReason, Settings};
 
 /// Identity of the agent and its machine.
 #[derive(Clone, Debug)]
@@ -125,10 +125,13 @@ impl<L: Link, T: Time> Sender<L, T> {
         };
         let sent = self.time.boot_ns();
         match self.link.hello(&hello) {
-            Ok(Welcome { stored_through, settings, received_unix_ns, answered_unix_ns }) => {
-                self.update_clock(sent, received_unix_ns, answered_unix_ns);
-                self.resume_after(stored_through)?;
-                self.apply_settings(Some(settings));
+            Ok(Greeting { position, settings, times }) => {
+                self.update_clock(sent, times);
+                match position {
+                    StreamPosition::Through(through) => self.resume_after(through)?,
+                    StreamPosition::AtLeast(through) => self.report(self.spool.resume_in_log(through)?),
+                }
+                self.apply_settings(settings);
                 self.is_synchronized = true;
                 self.shared.connected();
                 Ok(NextStep::Continue)
@@ -146,9 +149,9 @@ impl<L: Link, T: Time> Sender<L, T> {
         };
         let zero = self.offset.zero(&waiting.boot, &waiting.clock);
         let sent = self.time.boot_ns();
-        match self.link.batch(&waiting.body, zero) {
-            Ok(Stored { settings, received_unix_ns, answered_unix_ns, .. }) => {
-                self.update_clock(sent, received_unix_ns, answered_unix_ns);
+        match self.link.batch(&waiting, zero) {
+            Ok(Accepted { settings, times }) => {
+                self.update_clock(sent, times);
                 self.spool.stored(waiting.number)?;
                 self.shared.stored(waiting.rows);
                 self.apply_settings(settings);
@@ -262,7 +265,12 @@ impl<L: Link, T: Time> Sender<L, T> {
     }
 
     fn resume_after(&mut self, stored_through: u64) -> io::Result<()> {
-        match self.spool.resume_after(stored_through)? {
+        self.report(self.spool.resume_after(stored_through)?);
+        Ok(())
+    }
+
+    fn report(&self, fit: StreamFit) {
+        match fit {
             StreamFit::Continues => {}
             StreamFit::ManagerBehind => self.shared.print(
                 "the manager lacks batches that were sent and are no longer in the spool (another manager, or an older \
@@ -270,13 +278,12 @@ impl<L: Link, T: Time> Sender<L, T> {
             ),
             StreamFit::ManagerAhead(rows) => self.report_new_stream(rows),
         }
-        Ok(())
     }
 
     fn report_new_stream(&self, rows: u64) {
         self.shared.print(&format!(
-            "the manager has batches of this stream that this agent did not send (a copy of the data directory is in \
-             use, or this one is an older state): a new stream starts, and {rows} rows that the manager may already \
+            "the receiver has batches of this stream that this agent did not send (a copy of the data directory is in \
+             use, or this one is an older state): a new stream starts, and {rows} rows that it may already \
              have are counted as dropped",
         ));
     }
@@ -295,7 +302,8 @@ impl<L: Link, T: Time> Sender<L, T> {
         }
     }
 
-    fn update_clock(&mut self, sent: i64, received: u64, answered: u64) {
+    fn update_clock(&mut self, sent: i64, times: Option<(u64, u64)>) {
+        let Some((received, answered)) = times else { return };
         self.offset.add_response(sent, self.time.boot_ns(), received, answered);
         // The estimate is saved for rows that wait over a reboot. After an error the next response saves it again.
         let _ = self.offset.save(&self.disk);

@@ -13,6 +13,7 @@ pub(crate) struct SharedStatus {
     parts: Mutex<Parts>,
     print: Box<dyn Fn(&str) + Send + Sync>,
     now_unix_ns: fn() -> u64,
+    receiver: Receives,
 }
 
 /// The shared state.
@@ -30,6 +31,15 @@ pub(crate) struct Parts {
     pub troubles: Vec<Trouble>,
 }
 
+/// What receives the batches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Receives {
+    /// A manager.
+    Manager,
+    /// A stream of NATS.
+    Stream,
+}
+
 /// The manager's clock compared with the machine's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Clock {
@@ -41,7 +51,7 @@ pub(crate) struct Clock {
 
 impl SharedStatus {
     /// Initial status. `print` prints a line; `now_unix_ns` is the wall clock for displayed times.
-    pub fn new(print: Box<dyn Fn(&str) + Send + Sync>, now_unix_ns: fn() -> u64) -> SharedStatus {
+    pub fn new(print: Box<dyn Fn(&str) + Send + Sync>, now_unix_ns: fn() -> u64, receiver: Receives) -> SharedStatus {
         let link =
             Link { state: Connection::NotTried, since_unix_ns: now_unix_ns(), why: String::new(), stored_unix_ns: 0 };
         let parts = Parts {
@@ -55,7 +65,7 @@ impl SharedStatus {
             clock: None,
             troubles: Vec::new(),
         };
-        SharedStatus { parts: Mutex::new(parts), print, now_unix_ns }
+        SharedStatus { parts: Mutex::new(parts), print, now_unix_ns, receiver }
     }
 
     /// Prints a line for the user.
@@ -74,7 +84,10 @@ impl SharedStatus {
                 ..parts.link
             };
             drop(parts);
-            self.print("connected to the manager");
+            self.print(match self.receiver {
+                Receives::Manager => "connected to the manager",
+                Receives::Stream => "connected to NATS",
+            });
         }
     }
 
@@ -87,6 +100,12 @@ impl SharedStatus {
         drop(parts);
         if has_changed {
             self.print(&match state {
+                Connection::Away if self.receiver == Receives::Stream => {
+                    format!("{why}; new rows wait in the spool")
+                }
+                _ if self.receiver == Receives::Stream => {
+                    format!("{why}; retried each minute, new rows wait in the spool")
+                }
                 Connection::Away => format!("the manager is unreachable: {why}; new rows wait in the spool"),
                 _ => format!("the manager rejects all requests: {why}; retried each minute"),
             });
@@ -188,7 +207,14 @@ mod tests {
     fn shared() -> (SharedStatus, Arc<Mutex<Vec<String>>>) {
         let printed = Arc::new(Mutex::new(Vec::new()));
         let lines = printed.clone();
-        (SharedStatus::new(Box::new(move |line| lines.lock().unwrap().push(line.to_owned())), || 7), printed)
+        (
+            SharedStatus::new(
+                Box::new(move |line| lines.lock().unwrap().push(line.to_owned())),
+                || 7,
+                Receives::Manager,
+            ),
+            printed,
+        )
     }
 
     #[test]

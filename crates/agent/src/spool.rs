@@ -64,6 +64,8 @@ pub(crate) struct Stream {
     pub name: String,
     /// File number before the first file of the stream.
     pub after: u64,
+    /// Rows of all files up to that one.
+    pub rows_before: u64,
     /// Seed for sampling connections. It stays with the folder, so that a new stream does not split a connection.
     pub seed: u64,
 }
@@ -73,8 +75,12 @@ pub(crate) struct Stream {
 pub(crate) struct PendingBatch {
     /// The file's number.
     pub number: u64,
+    /// The stream.
+    pub stream: String,
     /// Number in the stream.
     pub sequence: u64,
+    /// Rows that were sealed in the stream's batches before this one, and with it; dropped ones too.
+    pub sealed_rows: (u64, u64),
     /// JSON in gzip.
     pub body: Vec<u8>,
     /// Rows in the body; 0 if they were dropped.
@@ -124,9 +130,9 @@ impl Spool {
         let stream = match stream.filter(|stream| stream.after <= index.last().number && stream.name == name) {
             Some(stream) => stream,
             None => {
-                let after = index.oldest().map_or(index.last().number, |item| item.number - 1);
-                let stream =
-                    Stream { id: random_id()?, name: name.to_owned(), after, seed: u64::from_le_bytes(random()?) };
+                let (after, rows_before) = beginning(&disk, &index)?;
+                let seed = u64::from_le_bytes(random()?);
+                let stream = Stream { id: random_id()?, name: name.to_owned(), after, rows_before, seed };
                 disk.put(STREAM, &serde_json::to_vec(&stream)?, Durability::Yes)?;
                 stream
             }
@@ -246,9 +252,12 @@ impl Spool {
             }
             file::compressed(&batch)
         };
+        let rows_before = spool_file.meta.rows_before.saturating_sub(state.stream.rows_before);
         Ok(Some(PendingBatch {
             number: item.number,
+            stream: state.stream.id.clone(),
             sequence,
+            sealed_rows: (rows_before, rows_before + spool_file.meta.rows),
             body,
             rows: if item.is_truncated { 0 } else { item.rows },
             boot: spool_file.meta.boot,
@@ -258,9 +267,7 @@ impl Spool {
     }
 
     fn read_file(&self, number: u64) -> io::Result<SpoolFile> {
-        let name = file::name(number);
-        let bytes = self.disk.get(&name, u64::MAX)?.unwrap_or_default();
-        SpoolFile::read(bytes).ok_or_else(|| damaged(&name))
+        read_file(&self.disk, number)
     }
 
     /// The manager has all batches through this file.
@@ -337,6 +344,24 @@ impl Spool {
         Ok(StreamFit::Continues)
     }
 
+    /// A log has the stream at least through this number: removes these batches. What the log has discarded is gone for
+    /// its readers too, and the numbers show it to them, so that the stream continues.
+    ///
+    /// # Errors
+    /// The disk failed.
+    pub fn resume_in_log(&self, stored_through: u64) -> io::Result<StreamFit> {
+        let (after, sent) = {
+            let state = self.state();
+            (state.stream.after, state.newest_at_start.max(state.newest_tried))
+        };
+        let through = after.saturating_add(stored_through);
+        if through > sent {
+            return self.start_separate_stream().map(StreamFit::ManagerAhead);
+        }
+        self.stored(through)?;
+        Ok(StreamFit::Continues)
+    }
+
     /// Another agent has sent under this stream: starts a new one. Batches found at the start may belong to the other
     /// agent, so their rows are dropped; returns their number.
     ///
@@ -358,8 +383,8 @@ impl Spool {
     }
 
     fn begin_stream(&self, state: &mut State) -> io::Result<()> {
-        let after = state.index.oldest().map_or(state.index.last().number, |item| item.number - 1);
-        let stream = Stream { id: random_id()?, after, ..state.stream.clone() };
+        let (after, rows_before) = beginning(&self.disk, &state.index)?;
+        let stream = Stream { id: random_id()?, after, rows_before, ..state.stream.clone() };
         self.disk.put(STREAM, &serde_json::to_vec(&stream)?, Durability::Yes)?;
         state.stream = stream;
         Ok(())
@@ -424,6 +449,20 @@ impl Spool {
 /// limit. Beyond 20,000 batches, round trips would dominate the recovery.
 fn batches_max(bytes_max: u64) -> u64 {
     (bytes_max / (4 * index::BLOCK)).clamp(16, 20_000)
+}
+
+/// Where a new stream begins: the file before its first one, and the rows of all files up to that.
+fn beginning(disk: &Disk, index: &Index) -> io::Result<(u64, u64)> {
+    match index.oldest() {
+        Some(item) => Ok((item.number - 1, read_file(disk, item.number)?.meta.rows_before)),
+        None => Ok((index.last().number, index.last().rows_before + index.last().rows)),
+    }
+}
+
+fn read_file(disk: &Disk, number: u64) -> io::Result<SpoolFile> {
+    let name = file::name(number);
+    let bytes = disk.get(&name, u64::MAX)?.unwrap_or_default();
+    SpoolFile::read(bytes).ok_or_else(|| damaged(&name))
 }
 
 fn damaged(name: &str) -> io::Error {

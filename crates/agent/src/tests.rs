@@ -3,6 +3,7 @@
 //! In the end the manager has exactly what an agent that was never killed would have sent: each row once. Rows dropped
 //! because of the spool limit, a full disk, the filter or a refusal are counted exactly.
 
+mod log;
 mod script;
 
 use std::sync::Arc;
@@ -10,12 +11,15 @@ use std::sync::atomic::Ordering;
 
 use stats::Rng;
 
+use self::log::ScriptLog;
 use self::script::{Manager, Ring, ScriptLink, TestTime, World, entries};
 use crate::disk::Disk;
 use crate::disk::crash_point::CrashPoint;
+use crate::link::Link;
+use crate::log_link::LogLink;
 use crate::recorder::{LocalOptions, Recorder};
 use crate::sender::{AgentIdentity, NextStep, Sender};
-use crate::shared_status::SharedStatus;
+use crate::shared_status::{Receives, SharedStatus};
 use crate::spool::Spool;
 use tap_protocol::Settings;
 
@@ -29,9 +33,15 @@ fn run_agent(world: &World, crash_point: &CrashPoint, random: &mut Rng) -> bool 
     let opened = Recorder::open(&disk, spool.clone(), time.clone(), &world.boot, &LocalOptions::default(), &mut silent);
     let Ok(mut recorder) = opened else { return false };
     let mut ring = Ring { world: world.clone(), crash_point: crash_point.clone() };
-    let shared = Arc::new(SharedStatus::new(Box::new(|_| {}), || 1));
+    let shared = Arc::new(SharedStatus::new(Box::new(|_| {}), || 1, Receives::Manager));
     shared.recorder(&recorder);
-    let link = ScriptLink { manager: world.manager.clone(), crash_point: crash_point.clone() };
+    let link: Box<dyn Link> = match &world.log {
+        Some(log) => {
+            let log = ScriptLog { log: log.clone(), crash_point: crash_point.clone() };
+            Box::new(LogLink::new(log, "T".to_owned(), "web-1".to_owned()))
+        }
+        None => Box::new(ScriptLink { manager: world.manager.clone(), crash_point: crash_point.clone() }),
+    };
     let identity =
         AgentIdentity { boot: world.boot.clone(), host: "h".into(), kernel: "k".into(), version: "v".into() };
     let mut sender = Sender::new(link, time, spool.clone(), shared.clone(), disk.clone(), identity);
@@ -56,6 +66,9 @@ fn run_agent(world: &World, crash_point: &CrashPoint, random: &mut Rng) -> bool 
     }
     crash_point.fill(false);
     world.manager.lock().unwrap().is_unreachable = false;
+    if let Some(log) = &world.log {
+        log.lock().unwrap().is_away = false;
+    }
     if world.leaves_waiting_rows || recorder.end(&mut ring).is_err() {
         return !crash_point.has_crashed();
     }

@@ -11,7 +11,7 @@
 //!
 //! Runs are objects of the bucket `yamabiko_SESSION`.
 
-mod connect;
+pub mod connect;
 mod machine;
 mod runs;
 

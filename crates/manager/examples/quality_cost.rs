@@ -137,7 +137,7 @@ fn placed(agent: u64, series: u64, at_s: u64, rng: &mut Rng) -> FleetRow {
         at_unix_ns: at_s * 1_000_000_000,
         opened_at_unix_ns: (at_s - 1000) * 1_000_000_000,
         zero_unix_ns: (at_s - 1000) * 1_000_000_000,
-        clock_offset_ns: 0,
+        clock_offset_ns: Some(0),
         share: 1.0,
         row: TapRow::of(&row, &|ip| TapAddress::Plain(ip)),
     }

@@ -299,7 +299,7 @@ const LOCK: &str = "lock";
 /// "yamf" in ASCII: SQLite's application identifier in the file header.
 const APPLICATION: i64 = 0x7961_6d66;
 /// Raised whenever schema.sql changes existing tables.
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
 /// Timeout for changes of another process: commands take milliseconds.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum idle reading connections. Each has a cache of some 2 MB.

@@ -31,6 +31,7 @@ use sys::clock::realtime_ns;
 pub use self::merge::{Merged, SkippedFiles, merge};
 pub(crate) use self::place::PendingBatch;
 pub use self::place::{Round, place};
+pub(crate) use self::recover::short_id;
 pub use self::recover::{Recovered, recover};
 use crate::data::Data;
 use crate::error::{Error, Result};

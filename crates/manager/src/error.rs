@@ -77,6 +77,9 @@ pub enum Error {
     /// The request is invalid.
     #[error("{0}")]
     Refused(String),
+    /// A stream of NATS cannot be read.
+    #[error("--from: {0}")]
+    Stream(String),
     /// The kernel has no random bytes.
     #[error("the kernel returned no random bytes")]
     Random,

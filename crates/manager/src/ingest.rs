@@ -14,6 +14,7 @@
 
 mod check;
 mod intake;
+mod logged;
 mod queue;
 mod store;
 #[cfg(test)]
@@ -21,6 +22,7 @@ mod tests;
 
 pub(crate) use check::unpacked;
 pub use intake::routes;
+pub(crate) use logged::{Report, read_position, store_messages};
 pub use queue::{Ingest, IngestThread};
 
 /// Stores a batch as if an agent had sent it at `now_ns`, with its clock zero at `zero_ns`.

@@ -22,6 +22,7 @@ mod day_files;
 pub mod days;
 pub mod error;
 pub mod export;
+pub mod from_stream;
 pub mod ingest;
 pub mod notes;
 pub mod otlp;

@@ -25,8 +25,8 @@ CREATE TABLE agents (
   last_seen_at  INTEGER NOT NULL,           -- last hello or batch
   told_at       INTEGER NOT NULL DEFAULT 0, -- when the newest batch was sealed; 0: no batch yet
   last_address  TEXT NOT NULL DEFAULT '',
-  clock_offset_ns  INTEGER NOT NULL DEFAULT 0, -- the agent's wall clock less the manager's
-  clock_error_ns INTEGER NOT NULL DEFAULT 0,
+  clock_offset_ns INTEGER,                  -- the agent's wall clock less the manager's; absent: not measured
+  clock_error_ns INTEGER,
   spool         TEXT NOT NULL DEFAULT '{}', -- tap_protocol::SpoolUsage as JSON
   gauges        TEXT NOT NULL DEFAULT '{}', -- tap_protocol::Gauges as JSON
   settings_seen INTEGER NOT NULL DEFAULT 0, -- version that the agent applies
@@ -36,6 +36,8 @@ CREATE TABLE agents (
   connections_left_out INTEGER NOT NULL DEFAULT 0,
   rows_filtered INTEGER NOT NULL DEFAULT 0,
   rows_not_drawn INTEGER NOT NULL DEFAULT 0,
+  batches_missed INTEGER NOT NULL DEFAULT 0, -- discarded by a stream of NATS before this manager read them
+  rows_missed   INTEGER NOT NULL DEFAULT 0, -- rows of those, as far as known
   rows_too_old  INTEGER NOT NULL DEFAULT 0, -- arrived after their day had been removed
   rows_spoilt   INTEGER NOT NULL DEFAULT 0  -- of unreadable batches: see set_aside
 );
@@ -46,6 +48,7 @@ CREATE TABLE streams (
   agent   TEXT NOT NULL REFERENCES agents (name),
   through INTEGER NOT NULL,                 -- highest number stored
   digest  BLOB,                             -- SHA-256 of that batch's decompressed body
+  rows_through INTEGER,                     -- tap_protocol::log::ROWS_AFTER of that batch; absent: it came from the agent itself
   touched_at INTEGER NOT NULL               -- when that batch arrived
 );
 CREATE INDEX streams_of ON streams (agent, touched_at);
@@ -66,7 +69,7 @@ CREATE TABLE pending (
   sequence    INTEGER NOT NULL,
   received_at INTEGER NOT NULL,
   zero_at     INTEGER NOT NULL,             -- the batch's zero on the manager's clock
-  clock_offset_ns INTEGER NOT NULL,            -- the agent's clock at its zero, less zero_at
+  clock_offset_ns INTEGER,                  -- the agent's clock at its zero, less zero_at; absent: not measured
   rows        INTEGER NOT NULL,
   first_at    INTEGER NOT NULL,             -- end times of its first and last row
   last_at     INTEGER NOT NULL,
@@ -132,5 +135,5 @@ CREATE INDEX alert_log_untold ON alert_log (id) WHERE told = 0;
 -- OTLP export: cumulative sums of each series, so that lost or repeated messages change nothing.
 CREATE TABLE otlp (series TEXT PRIMARY KEY, started_at INTEGER NOT NULL, last_at INTEGER NOT NULL, body BLOB NOT NULL) WITHOUT ROWID;
 
--- Small facts: the names in the certificate, the identifier of the index, the page's secret.
+-- Small facts: the names in the certificate, the identifier of the index, the page's secret, the position in a stream of NATS.
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;

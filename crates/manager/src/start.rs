@@ -21,6 +21,7 @@ use crate::auth::Auth;
 use crate::data::Data;
 use crate::days::{self, DayWriter};
 use crate::error::{Error, Result};
+use crate::from_stream::{StreamPlan, StreamReader};
 use crate::ingest::{self, IngestThread};
 use crate::notes::{Log, Notes, NotesWriter};
 use crate::otlp::{self, Sender};
@@ -52,6 +53,8 @@ pub struct Plan {
     pub webhook: Option<Post>,
     /// OTLP receiver.
     pub otlp: Option<otlp::Plan>,
+    /// Stream of NATS to read batches from, besides those that agents send here.
+    pub from: Option<StreamPlan>,
 }
 
 impl Plan {
@@ -71,6 +74,7 @@ impl Plan {
             unauthenticated: UnauthenticatedLimits::default(),
             webhook: None,
             otlp: None,
+            from: None,
         }
     }
 
@@ -103,6 +107,7 @@ pub struct Running {
     /// Feeds the page's event streams.
     overview: Option<Overview>,
     ingest_thread: IngestThread,
+    stream_reader: Option<StreamReader>,
     day_writer: DayWriter,
     alert_threads: AlertThreads,
     sender: Option<Sender>,
@@ -142,6 +147,10 @@ impl Running {
         let alert_threads = AlertThreads::start(Arc::clone(&data), notes.clone(), plan.webhook.clone())?;
         let day_writer = DayWriter::start(Arc::clone(&data), notes.clone(), plan.retention)?;
         let (ingest, ingest_thread) = IngestThread::start(Arc::clone(&data), notes.clone(), day_writer.notifier())?;
+        let stream_reader = match &plan.from {
+            Some(from) => Some(StreamReader::start(Arc::clone(&data), notes.clone(), from, day_writer.notifier())?),
+            None => None,
+        };
         let auth = Auth { data: Arc::clone(&data), notes: notes.clone() };
         let facts = api::Facts {
             version: env!("CARGO_PKG_VERSION"),
@@ -162,6 +171,7 @@ impl Running {
             page: Some(page),
             overview: Some(overview),
             ingest_thread,
+            stream_reader,
             day_writer,
             alert_threads,
             sender,
@@ -204,6 +214,7 @@ impl Running {
         let servers_are_running = [&self.agents, &self.page].into_iter().flatten().all(RunningServer::is_running);
         servers_are_running
             && self.ingest_thread.is_running()
+            && self.stream_reader.as_ref().is_none_or(StreamReader::is_running)
             && self.day_writer.is_running()
             && self.notes_writer.is_running()
     }
@@ -227,6 +238,7 @@ impl Running {
         }
         // The servers had the last handles to the storing thread.
         self.ingest_thread.join();
+        self.stream_reader = None;
         self.day_writer.stop();
         self.alert_threads.stop();
         self.sender = None;

@@ -21,9 +21,10 @@
     const tried = hour ? sum(hour.attempts) : 0;
     return tried ? sum(hour.failed) / tried : null;
   };
-  const lacks = (agent) => agent.losses.records + agent.losses.rows_dropped + agent.losses.connections_left_out;
+  const lacks = (agent) => agent.losses.records + agent.losses.rows_dropped + agent.losses.connections_left_out + agent.rows_missed;
   const waits = (agent) => agent.spool?.rows ?? 0;
-  const isOff = (agent) => Math.abs(agent.clock_offset_ns) > CLOCK_MAX_NS;
+  const isOff = (agent) => Math.abs(agent.clock_offset_ns ?? 0) > CLOCK_MAX_NS;
+  const clock = (agent) => (agent.clock_offset_ns == null ? (agent.state === "never" ? "–" : "unknown") : off(agent.clock_offset_ns));
   const goesBy = (agent) => agent.state === "never" || !agent.settings || agent.settings_seen === agent.settings.version;
 
   const STATES = { connected: ["connected", "good"], away: ["away", "bad"], never: ["never connected", "soft"] };
@@ -39,7 +40,7 @@
     { id: "rate", title: "Rows a second", text: (agent) => (agent.rows_per_s == null ? "–" : text(agent.rows_per_s, "level")), by: (agent) => agent.rows_per_s },
     { id: "spool", title: "Rows in spool", text: (agent) => (agent.spool ? count(waits(agent)) : "–"), by: waits },
     { id: "lacks", title: "Lost", text: (agent) => count(lacks(agent)), by: lacks, tone: (agent) => (lacks(agent) ? "doubt" : "") },
-    { id: "clock", title: "Clock offset", text: (agent) => (agent.state === "never" ? "–" : off(agent.clock_offset_ns)), by: (agent) => Math.abs(agent.clock_offset_ns), tone: (agent) => (isOff(agent) ? "doubt" : "") },
+    { id: "clock", title: "Clock offset", text: clock, by: (agent) => Math.abs(agent.clock_offset_ns ?? 0), tone: (agent) => (isOff(agent) ? "doubt" : "") },
     { id: "settings", title: "Settings", text: (agent) => (!agent.settings ? "–" : goesBy(agent) ? `${agent.settings.version}` : `${agent.settings_seen} of ${agent.settings.version}`), by: (agent) => agent.settings?.version ?? 0, tone: (agent) => (goesBy(agent) ? "" : "doubt") },
     { id: "version", title: "Version", words: true, text: (agent) => agent.version || "–", by: (agent) => agent.version },
   ];
@@ -207,9 +208,9 @@
       ["Failed", text(errors(agent), "share"), "the last hour"],
       ["Rows", count(agent.rows), agent.rows_per_s == null ? "" : `${text(agent.rows_per_s, "level")} a second`],
       ["Spool", agent.spool ? text(agent.spool.bytes, "bytes") : "–", agent.spool ? `${count(agent.spool.batches)} batches of at most ${text(agent.spool.bytes_max, "bytes")}` : ""],
-      ["Lost", count(lacks(agent)), `${count(agent.losses.records)} records, ${count(agent.losses.rows_dropped)} rows, ${count(agent.losses.connections_left_out)} connections`, lacks(agent) ? "doubt" : ""],
+      ["Lost", count(lacks(agent)), `${count(agent.losses.records)} records, ${count(agent.losses.rows_dropped)} rows, ${count(agent.losses.connections_left_out)} connections${agent.batches_missed ? `, ${count(agent.batches_missed)} batches with ${count(agent.rows_missed)} rows discarded by NATS` : ""}`, lacks(agent) ? "doubt" : ""],
       ["Left out", count(agent.losses.rows_filtered + agent.losses.rows_not_drawn), "rows, by the settings"],
-      ["Clock offset", agent.state === "never" ? "–" : off(agent.clock_offset_ns), agent.clock_error_ns ? `known to ${text(agent.clock_error_ns, "ns")}` : "", isOff(agent) ? "doubt" : ""],
+      ["Clock offset", clock(agent), agent.clock_error_ns ? `known to ${text(agent.clock_error_ns, "ns")}` : "", isOff(agent) ? "doubt" : ""],
       ["Connections", agent.gauges ? count(agent.gauges.open) : "–", agent.gauges ? `${count(agent.gauges.processes)} processes, ${count(agent.gauges.in_flight)} in flight` : ""],
       ["Host", agent.host || "–", agent.last_address],
       ["Version", agent.version || "–", agent.kernel],

@@ -123,7 +123,7 @@ mod tests {
             sequence: 3,
             number: 7,
             at_unix_ns: at,
-            clock_offset_ns: -5,
+            clock_offset_ns: Some(-5),
             share: 0.25,
             row: TapRow {
                 program: Some("curl".into()),

@@ -30,7 +30,11 @@
 //! does, and sends in [`ZERO`] the manager's time at that zero. Without this header, [`Batch::zero_own_unix_ns`] is
 //! used, which is the agent's wall clock.
 //!
+//! **Through a log.** An agent may publish its batches to a stream of NATS instead, from which managers read: [`log`].
+//!
 //! Start with [`Hello`] and [`Batch`]; [`TapRow`] is one exchange.
+
+pub mod log;
 
 use schema::TapRow;
 use serde::{Deserialize, Serialize};

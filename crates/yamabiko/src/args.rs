@@ -105,6 +105,8 @@ pub use self::show::ShowOptions;
 pub use self::steps::Step;
 pub use self::tap::{Slice, Tap, TapWhat};
 pub use self::watch::{At, Watch};
+#[cfg(feature = "web")]
+pub use self::watch::{ReceiveFrom, SendTo};
 
 /// Measures how web servers perform for users who are far away
 #[derive(Debug, Parser)]

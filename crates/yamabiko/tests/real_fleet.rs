@@ -12,9 +12,11 @@ mod support;
 
 mod real_fleet {
     mod hostile;
+    mod nats;
     mod once;
     mod readers;
     mod refusals;
     mod site;
     mod unauthenticated;
+    mod watch;
 }

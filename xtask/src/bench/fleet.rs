@@ -96,6 +96,7 @@ pub fn run_with(words: &[&str]) -> Result<()> {
         python: target.join(readers::FOLDER).join("venv/bin/python"),
         manager_arguments: Vec::new(),
         agent_arguments: |_| &[],
+        over_nats: false,
     };
     println!("{} agents, {} exchanges a second each, {} s", options.agents, options.rate, options.seconds);
     let trial_error = |error: fleet::Error| anyhow!("{error}");

@@ -17,6 +17,7 @@ const ORDER: &[&str] = &[
     "disk",
     "experiment",
     "merge",
+    "broker",
     "coordination",
     "doctor",
     "testbed",

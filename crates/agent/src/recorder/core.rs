@@ -26,6 +26,8 @@ pub(super) struct Core {
     losses: Losses,
     /// Sealed batches that are not in the spool yet.
     outbox: VecDeque<(Batch, Meta)>,
+    /// Rows of a batch.
+    rows_max: usize,
     /// Number of entries whose rows are in the spool, and number of such rows of the next entry.
     sealed: (u64, u64),
     counts: Counts,
@@ -54,6 +56,7 @@ impl Core {
             rows: Vec::new(),
             losses: Losses::default(),
             outbox: VecDeque::new(),
+            rows_max: options.rows_max,
             sealed: (0, 0),
             counts: Counts::default(),
             exchanges: Vec::new(),
@@ -134,7 +137,7 @@ impl Core {
         }
         let (through, partial) = self.sealed;
         let already_sealed = if number == through + 1 { partial } else { 0 };
-        if already_sealed > 0 || self.rows.len() + selected.len() > ROWS_MAX {
+        if already_sealed > 0 || self.rows.len() + selected.len() > self.rows_max {
             // The order of an entry's rows is not defined, so they are sorted: the position tells which are already
             // sealed.
             selected.sort_by_cached_key(|row| serde_json::to_string(row).unwrap_or_default());
@@ -145,7 +148,7 @@ impl Core {
             if position <= already_sealed {
                 continue;
             }
-            if self.rows.len() >= ROWS_MAX {
+            if self.rows.len() >= self.rows_max {
                 // The batch has the losses of the earlier entries, which are not applied again for their rows.
                 let losses = std::mem::take(&mut self.losses);
                 self.put_in_outbox(number - 1, position - 1, losses, Vec::new());
@@ -228,7 +231,7 @@ impl Core {
 
     /// Whether the open batch has the target number of rows.
     pub fn is_full(&self) -> bool {
-        self.rows.len() >= ROWS_MAX
+        self.rows.len() >= self.rows_max
     }
 
     pub fn tap_state(&self) -> &DaemonState {
@@ -257,7 +260,3 @@ impl Core {
         Gauges { processes: gauges.processes, open: gauges.open, in_flight: gauges.in_flight }
     }
 }
-
-/// Rows of a batch: some 2 MB of JSON, a tenth of it compressed; a fourth of the manager's maximum. Tests use smaller
-/// batches.
-const ROWS_MAX: usize = if cfg!(test) { 50 } else { 5_000 };

@@ -13,10 +13,12 @@ use tap::daemon_state::{DaemonState, Entry};
 use tap::event::{Caveats, Closed, Event, EventKind, Opened, Origin, Role, Run};
 use units::Timestamp;
 
+use super::log::LogState;
 use crate::clock::{ClockReading, ClockZero, Time};
 use crate::disk::crash_point::CrashPoint;
-use crate::link::{Link, RequestError};
+use crate::link::{Accepted, Greeting, Link, RequestError};
 use crate::recorder::Source;
+use crate::spool::PendingBatch;
 use tap_protocol::{Batch, Hello, Losses, ROWS_MAX, Refusal, RefusalReason, Settings, Stored, Welcome};
 
 /// The state that survives an agent: rings, clock, manager and data folder.
@@ -29,6 +31,8 @@ pub struct World {
     tail: Arc<AtomicU64>,
     pub time: Arc<AtomicU64>,
     pub manager: Arc<Mutex<Manager>>,
+    /// Instead of the manager, if it is there.
+    pub log: Option<Arc<Mutex<LogState>>>,
     pub data: PathBuf,
     pub boot: String,
     pub spool_bytes: u64,
@@ -51,6 +55,7 @@ impl World {
             tail: Arc::default(),
             time: Arc::default(),
             manager: Arc::default(),
+            log: None,
             data: folder.path().join("data"),
             boot: "first".into(),
             spool_bytes: 256 << 20,
@@ -199,7 +204,7 @@ impl Manager {
         self.failing.as_mut().is_some_and(|random| random.below(of) == 0)
     }
 
-    fn accept(&mut self, batch: Batch) -> Result<Stored, RequestError> {
+    pub fn accept(&mut self, batch: Batch) -> Result<Stored, RequestError> {
         let through = self.streams.get(&batch.stream).copied().unwrap_or(0);
         let refused = |error, stored_through| {
             let message = String::new();
@@ -282,20 +287,21 @@ impl ScriptLink {
 }
 
 impl Link for ScriptLink {
-    fn hello(&mut self, hello: &Hello) -> Result<Welcome, RequestError> {
+    fn hello(&mut self, hello: &Hello) -> Result<Greeting, RequestError> {
         self.request(|manager| {
             Ok(Welcome {
                 stored_through: manager.streams.get(&hello.stream).copied().unwrap_or(0),
                 settings: manager.settings(),
                 received_unix_ns: 1,
                 answered_unix_ns: 1,
-            })
+            }
+            .into())
         })
     }
 
-    fn batch(&mut self, body: &[u8], _: Option<ClockZero>) -> Result<Stored, RequestError> {
+    fn batch(&mut self, batch: &PendingBatch, _: Option<ClockZero>) -> Result<Accepted, RequestError> {
         let mut json = Vec::new();
-        GzDecoder::new(body).read_to_end(&mut json).unwrap();
+        GzDecoder::new(&*batch.body).read_to_end(&mut json).unwrap();
         let batch: Batch = serde_json::from_slice(&json).unwrap();
         self.request(|manager| {
             // A sealed batch never changes: its rows are all unchanged, or were dropped and counted.
@@ -303,7 +309,7 @@ impl Link for ScriptLink {
             let lost = first.rows.len().saturating_sub(batch.rows.len()) as u64;
             assert_eq!(batch.losses.rows_dropped, first.losses.rows_dropped + lost);
             assert!(batch.rows.is_empty() || batch.rows == first.rows);
-            manager.accept(batch)
+            manager.accept(batch).map(Accepted::from)
         })
     }
 }

@@ -1,4 +1,4 @@
-//! The connection to the server.
+//! The connection to the server: of shards, and its options for every other client of NATS.
 
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -35,18 +35,25 @@ pub async fn connect(
     let mut is_first = true;
     loop {
         let (sender, events) = mpsc::channel(EVENTS);
-        let connecting = timeout(CONNECT_TIMEOUT, options(index, sender).await?.connect(&address.server));
+        let options = options(format!("yamabiko shard {index}")).await?.event_callback(move |event| {
+            let change = match event {
+                Event::Connected => Some(true),
+                Event::Disconnected | Event::Closed => Some(false),
+                _ => None,
+            };
+            let sender = sender.clone();
+            async move {
+                if let Some(is_connected) = change {
+                    let _ = sender.send(is_connected).await;
+                }
+            }
+        });
+        let connecting = timeout(CONNECT_TIMEOUT, options.connect(&address.server));
         let why = tokio::select! {
             connected = connecting => match connected {
                 Ok(Ok(client)) => return Ok((client, events)),
-                Ok(Err(error)) => match error.kind() {
-                    ConnectErrorKind::ServerParse
-                    | ConnectErrorKind::Authentication
-                    | ConnectErrorKind::AuthorizationViolation
-                    | ConnectErrorKind::Tls => return Err(format!("NATS at {address}: {error}")),
-                    _ if is_refused_by_tls(&error) => return Err(format!("NATS at {address}: {error}")),
-                    _ => error.to_string(),
-                },
+                Ok(Err(error)) if is_lasting(&error) => return Err(format!("NATS at {address}: {error}")),
+                Ok(Err(error)) => error.to_string(),
                 Err(_) => "no answer".into(),
             },
             line = lines.recv() => match line {
@@ -78,6 +85,17 @@ pub async fn connect(
     }
 }
 
+/// Whether repeating the attempt changes nothing: credentials or a certificate are refused.
+pub fn is_lasting(error: &async_nats::ConnectError) -> bool {
+    matches!(
+        error.kind(),
+        ConnectErrorKind::ServerParse
+            | ConnectErrorKind::Authentication
+            | ConnectErrorKind::AuthorizationViolation
+            | ConnectErrorKind::Tls
+    ) || is_refused_by_tls(error)
+}
+
 /// Whether one end refuses the other's certificate, or does not speak TLS: repeating changes nothing.
 fn is_refused_by_tls(error: &async_nats::ConnectError) -> bool {
     let mut next: Option<&(dyn std::error::Error + 'static)> = std::error::Error::source(error);
@@ -91,27 +109,18 @@ fn is_refused_by_tls(error: &async_nats::ConnectError) -> bool {
     false
 }
 
-async fn options(index: u32, events: mpsc::Sender<bool>) -> Result<ConnectOptions, String> {
+/// Options of a client of this name, which the server's own programs show. See [`connect`] for the variables.
+///
+/// # Errors
+/// The file of `NATS_CREDS` cannot be read.
+pub async fn options(name: String) -> Result<ConnectOptions, String> {
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let mut options = ConnectOptions::new()
-        .name(format!("yamabiko shard {index}"))
+        .name(name)
         .ping_interval(PING_INTERVAL)
         .connection_timeout(CONNECT_TIMEOUT)
         .subscription_capacity(MESSAGES)
-        .reconnect_delay_callback(|_| RETRY_INTERVAL)
-        .event_callback(move |event| {
-            let change = match event {
-                Event::Connected => Some(true),
-                Event::Disconnected | Event::Closed => Some(false),
-                _ => None,
-            };
-            let events = events.clone();
-            async move {
-                if let Some(is_connected) = change {
-                    let _ = events.send(is_connected).await;
-                }
-            }
-        });
+        .reconnect_delay_callback(|_| RETRY_INTERVAL);
     if let Some(file) = variable("NATS_CA") {
         options = options.add_root_certificates(PathBuf::from(file)).require_tls(true);
     }

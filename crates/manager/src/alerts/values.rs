@@ -162,8 +162,9 @@ fn lost_in(history: &mut Vec<(u64, u64)>, limits: &Limits, end_s: u64, lost: u64
 const LOSS_CHANGES_MAX: u64 = 20;
 
 fn agents(index: &Connection, selected: Option<&BTreeSet<String>>) -> rusqlite::Result<Vec<Agent>> {
-    let mut query = index
-        .prepare_cached("SELECT name, last_seen_at, told_at, records_lost + rows_dropped FROM agents ORDER BY name")?;
+    let mut query = index.prepare_cached(
+        "SELECT name, last_seen_at, told_at, records_lost + rows_dropped + rows_missed FROM agents ORDER BY name",
+    )?;
     let whole = |row: &rusqlite::Row<'_>, at: usize| row.get::<_, i64>(at).map(|value| value.max(0) as u64);
     let rows = query.query_map([], |row| {
         Ok(Agent { name: row.get(0)?, seen_ns: whole(row, 1)?, told_ns: whole(row, 2)?, lost: whole(row, 3)? })

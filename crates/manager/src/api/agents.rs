@@ -32,12 +32,16 @@ pub(super) struct Agent {
     version: String,
     kernel: String,
     boot: String,
-    /// The agent's wall clock less the manager's, ns.
-    pub(super) clock_offset_ns: i64,
-    clock_error_ns: i64,
+    /// The agent's wall clock less the manager's, ns; absent: not measured.
+    pub(super) clock_offset_ns: Option<i64>,
+    clock_error_ns: Option<i64>,
     spool: Option<SpoolUsage>,
     gauges: Option<Gauges>,
     losses: Losses,
+    /// Batches that a stream of NATS discarded before this manager read them.
+    batches_missed: u64,
+    /// Rows of those, as far as their number is known.
+    rows_missed: u64,
     /// Rows stored so far.
     pub(super) rows: i64,
     /// The agent's configured settings; absent: none were set, and the agent never connected.
@@ -174,8 +178,8 @@ impl Agent {
             version: row.get::<_, Option<String>>(8)?.unwrap_or_default(),
             kernel: row.get::<_, Option<String>>(9)?.unwrap_or_default(),
             boot: row.get::<_, Option<String>>(10)?.unwrap_or_default(),
-            clock_offset_ns: row.get::<_, Option<i64>>(11)?.unwrap_or_default(),
-            clock_error_ns: row.get::<_, Option<i64>>(12)?.unwrap_or_default(),
+            clock_offset_ns: row.get(11)?,
+            clock_error_ns: row.get(12)?,
             spool: parsed(row.get(13)?),
             gauges: parsed(row.get(14)?),
             settings_seen: row.get::<_, Option<i64>>(15)?.unwrap_or_default(),
@@ -187,6 +191,8 @@ impl Agent {
                 rows_filtered: count(20)?,
                 rows_not_drawn: count(21)?,
             },
+            batches_missed: count(22)?,
+            rows_missed: count(23)?,
         })
     }
 }
@@ -237,7 +243,7 @@ const AGENTS: &str = "\
     SELECT n.name, EXISTS (SELECT 1 FROM tokens t WHERE t.name = n.name AND t.role = 'agent' AND t.revoked_at IS NULL), \
         a.\"group\", a.settings, a.last_seen_at, a.first_seen_at, a.last_address, a.host, a.version, a.kernel, a.boot, \
         a.clock_offset_ns, a.clock_error_ns, a.spool, a.gauges, a.settings_seen, a.rows, a.records_lost, a.rows_dropped, \
-        a.connections_left_out, a.rows_filtered, a.rows_not_drawn \
+        a.connections_left_out, a.rows_filtered, a.rows_not_drawn, a.batches_missed, a.rows_missed \
     FROM (SELECT name FROM agents UNION SELECT name FROM tokens WHERE role = 'agent' AND revoked_at IS NULL) n \
         LEFT JOIN agents a ON a.name = n.name ORDER BY n.name";
 /// An agent sends a batch at least every 10 s: after three missed ones it is away.

@@ -55,7 +55,7 @@ pub(crate) struct PendingBatch {
     pub(crate) stream: String,
     pub(crate) sequence: u64,
     pub(crate) zero_ns: u64,
-    pub(crate) clock_offset_ns: i64,
+    pub(crate) clock_offset_ns: Option<i64>,
     pub(crate) rows: u64,
     pub(crate) body: Vec<u8>,
 }

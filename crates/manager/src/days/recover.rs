@@ -127,6 +127,16 @@ fn belongs(data: &Data) -> Result<()> {
     }
 }
 
+/// A short form of the identifier of the index, for other programs: 16 hexadecimal digits.
+///
+/// # Errors
+/// SQLite's.
+pub(crate) fn short_id(data: &Data) -> Result<String> {
+    let id = data.fact(ID_FACT)?.unwrap_or_default();
+    let digest = ring::digest::digest(&ring::digest::SHA256, id.as_bytes());
+    Ok(digest.as_ref()[..8].iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
 /// Whether there is any day file.
 fn has_parts(data: &Data) -> Result<bool> {
     for day in files_in(&data.days())?.iter().filter(|day| day_named(day).is_some()) {

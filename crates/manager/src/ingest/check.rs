@@ -23,8 +23,8 @@ pub(crate) struct Checked {
     pub(crate) zero_ns: u64,
     /// Maximum error of that time; `None`: it was taken from the agent's clock.
     pub(crate) zero_error_ns: Option<u64>,
-    /// The agent's own clock less the manager's.
-    pub(crate) clock_offset_ns: i64,
+    /// The agent's own clock less the manager's; `None`: not measured.
+    pub(crate) clock_offset_ns: Option<i64>,
     /// End times of the first and last row on the manager's clock; without rows, when it was sealed.
     pub(crate) ends_ns: (u64, u64),
     /// JSON in gzip.
@@ -114,7 +114,7 @@ pub(super) fn batch(body: &Bytes, is_gzip: bool, zero: Option<(u64, u64)>, now_n
     if days.len() > DAYS_MAX {
         return Err(invalid_batch("its rows are of too many days"));
     }
-    let clock_offset_ns = batch.zero_own_unix_ns.cast_signed() - zero_ns.cast_signed();
+    let clock_offset_ns = zero.map(|_| batch.zero_own_unix_ns.cast_signed() - zero_ns.cast_signed());
     let digest = ring::digest::digest(&ring::digest::SHA256, &text);
     let packed = if is_gzip { body.to_vec() } else { pack(&text)? };
     let sealed = zero_ns + batch.sealed_at_ns;

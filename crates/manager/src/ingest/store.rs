@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::refused::Refused;
 use crate::settings;
 use crate::tokens::signed;
-use tap_protocol::{Hello, Program, RefusalReason, Stored, Welcome};
+use tap_protocol::{Hello, Program, RefusalReason, Settings, Stored, Welcome};
 
 /// Stores a hello of an agent.
 pub(super) fn hello(
@@ -61,13 +61,92 @@ pub(super) fn batch(
     if let Some(refused) = sequence_refusal(&position, checked) {
         return Ok(Err(refused));
     }
+    let settings = write(index, agent, checked, address, None, now_ns)?;
+    Ok(Ok(Stored {
+        stored_through: batch.sequence,
+        settings: (settings.version != batch.settings).then_some(settings),
+        received_unix_ns: now_ns,
+        answered_unix_ns: now_ns,
+    }))
+}
+
+/// Rows of a stream's batches before one and with it, from the headers of a message: [`tap_protocol::log`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SealedRows {
+    pub(crate) before: u64,
+    pub(crate) after: u64,
+}
+
+/// Batches that a log discarded before this manager read them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Missed {
+    pub(crate) batches: u64,
+    /// `None`: unknown.
+    pub(crate) rows: Option<u64>,
+}
+
+/// Stores a batch that came through a log. Unlike one of the agent's own it may follow a gap, which is counted: what a
+/// log has discarded does not come again.
+pub(super) fn logged_batch(
+    index: &Transaction<'_>,
+    agent: &str,
+    checked: &Checked,
+    rows: SealedRows,
+    now_ns: u64,
+) -> Result<Result<Missed, Refused>> {
+    let position = match position(index, agent, &checked.batch.stream, now_ns)? {
+        Ok(position) => position,
+        Err(refused) => return Ok(Err(refused)),
+    };
+    let batches = match sequence_refusal(&position, checked) {
+        None => 0,
+        Some(refused) if refused.why != RefusalReason::SequenceGap => return Ok(Err(refused)),
+        Some(_) => checked.batch.sequence - position.through - 1,
+    };
+    let missed = Missed {
+        batches,
+        rows: if batches == 0 {
+            Some(0)
+        } else {
+            position.rows_through.map(|through| rows.before.saturating_sub(through))
+        },
+    };
+    write(index, agent, checked, None, Some(rows), now_ns)?;
+    if batches > 0 {
+        index
+            .prepare_cached(
+                "UPDATE agents SET batches_missed = min(batches_missed + ?2, ?4), rows_missed = min(rows_missed + ?3, ?4) \
+                 WHERE name = ?1",
+            )?
+            .execute(params![agent, signed(batches), signed(missed.rows.unwrap_or_default()), SUM_MAX])?;
+    }
+    Ok(Ok(missed))
+}
+
+/// Writes a batch whose number is right. Returns the agent's settings.
+fn write(
+    index: &Transaction<'_>,
+    agent: &str,
+    checked: &Checked,
+    address: Option<IpAddr>,
+    rows: Option<SealedRows>,
+    now_ns: u64,
+) -> Result<Settings> {
+    let batch = &checked.batch;
     let settings = settings::entered(index, agent, now_ns)?;
     index
         .prepare_cached(
-            "INSERT INTO streams (stream, agent, through, digest, touched_at) VALUES (?1, ?2, ?3, ?4, ?5) \
-             ON CONFLICT (stream) DO UPDATE SET through = ?3, digest = ?4, touched_at = ?5",
+            "INSERT INTO streams (stream, agent, through, digest, rows_through, touched_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6) \
+             ON CONFLICT (stream) DO UPDATE SET through = ?3, digest = ?4, rows_through = ?5, touched_at = ?6",
         )?
-        .execute(params![batch.stream, agent, signed(batch.sequence), checked.digest, signed(now_ns)])?;
+        .execute(params![
+            batch.stream,
+            agent,
+            signed(batch.sequence),
+            checked.digest,
+            rows.map(|rows| signed(rows.after)),
+            signed(now_ns)
+        ])?;
     if !batch.rows.is_empty() {
         index
             .prepare_cached(
@@ -87,14 +166,9 @@ pub(super) fn batch(
                 checked.packed,
             ])?;
     }
-    note(index, agent, checked, address, now_ns)?;
+    note(index, agent, checked, address, rows.is_some(), now_ns)?;
     programs(index, agent, &batch.programs, now_ns)?;
-    Ok(Ok(Stored {
-        stored_through: batch.sequence,
-        settings: (settings.version != batch.settings).then_some(settings),
-        received_unix_ns: now_ns,
-        answered_unix_ns: now_ns,
-    }))
+    Ok(settings)
 }
 
 /// Stored position of a stream.
@@ -102,17 +176,25 @@ struct StreamState {
     through: u64,
     /// SHA-256 of the last batch's JSON.
     digest: Option<Vec<u8>>,
+    /// Rows of its batches so far; `None`: unknown.
+    rows_through: Option<u64>,
 }
 
 /// The position of a stream; refused if it belongs to another agent, or exceeds the maximum.
 fn position(index: &Transaction<'_>, agent: &str, stream: &str, now_ns: u64) -> Result<Result<StreamState, Refused>> {
     let found = index
-        .prepare_cached("SELECT agent, through, digest FROM streams WHERE stream = ?1")?
-        .query_row([stream], |row| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?, row.get(2)?)))
+        .prepare_cached("SELECT agent, through, digest, rows_through FROM streams WHERE stream = ?1")?
+        .query_row([stream], |row| {
+            Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?, row.get(2)?, row.get::<_, Option<i64>>(3)?))
+        })
         .optional()?;
-    if let Some((owner, through, digest)) = found {
+    if let Some((owner, through, digest, rows)) = found {
         if owner == agent {
-            return Ok(Ok(StreamState { through: through.unsigned_abs(), digest }));
+            return Ok(Ok(StreamState {
+                through: through.unsigned_abs(),
+                digest,
+                rows_through: rows.map(i64::unsigned_abs),
+            }));
         }
         return Ok(Err(Refused::new(
             RefusalReason::Forbidden,
@@ -129,7 +211,7 @@ fn position(index: &Transaction<'_>, agent: &str, stream: &str, now_ns: u64) -> 
         );
         return Ok(Err(Refused::new(RefusalReason::TooManyRequests, why)));
     }
-    Ok(Ok(StreamState { through: 0, digest: None }))
+    Ok(Ok(StreamState { through: 0, digest: None, rows_through: Some(0) }))
 }
 
 /// Removes the least recently used stream of an agent, if it is idle for long.
@@ -165,19 +247,21 @@ fn sequence_refusal(position: &StreamState, checked: &Checked) -> Option<Refused
     Some(refused)
 }
 
-/// Updates the agent with the data of a batch.
+/// Updates the agent with the data of a batch. Through a log its clock is compared with no other.
 fn note(
     index: &Transaction<'_>,
     agent: &str,
     checked: &Checked,
     address: Option<IpAddr>,
+    is_logged: bool,
     now_ns: u64,
 ) -> rusqlite::Result<()> {
     let (batch, losses) = (&checked.batch, checked.batch.losses);
     index
         .prepare_cached(
-            "UPDATE agents SET last_seen_at = max(last_seen_at, ?2), last_address = ?3, clock_offset_ns = ?4, \
-             clock_error_ns = coalesce(?5, clock_error_ns), gauges = ?6, settings_seen = ?7, rows = rows + ?8, \
+            "UPDATE agents SET last_seen_at = max(last_seen_at, ?2), last_address = ?3, \
+             clock_offset_ns = CASE WHEN ?16 THEN NULL ELSE coalesce(?4, clock_offset_ns) END, \
+             clock_error_ns = CASE WHEN ?16 THEN NULL ELSE coalesce(?5, clock_error_ns) END, gauges = ?6, settings_seen = ?7, rows = rows + ?8, \
              records_lost = min(records_lost + ?9, ?15), rows_dropped = min(rows_dropped + ?10, ?15), \
              connections_left_out = min(connections_left_out + ?11, ?15), rows_filtered = min(rows_filtered + ?12, ?15), \
              rows_not_drawn = min(rows_not_drawn + ?13, ?15), told_at = max(told_at, ?14) WHERE name = ?1",
@@ -198,6 +282,7 @@ fn note(
             signed(losses.rows_not_drawn),
             signed(checked.sealed_ns()),
             SUM_MAX,
+            is_logged,
         ])
         .map(drop)
 }

@@ -153,7 +153,7 @@ fn partial(response_body: &[u8]) -> Option<String> {
 
 fn agents(index: &Connection, now_ns: u64) -> rusqlite::Result<Vec<Agent>> {
     let mut query = index.prepare_cached(
-        "SELECT name, \"group\", host, first_seen_at, last_seen_at, told_at, spool, records_lost, rows_dropped FROM agents \
+        "SELECT name, \"group\", host, first_seen_at, last_seen_at, told_at, spool, records_lost, rows_dropped + rows_missed FROM agents \
          ORDER BY name LIMIT ?1",
     )?;
     let rows = query.query_map([AGENTS_MAX], |row| {

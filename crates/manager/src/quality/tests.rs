@@ -87,7 +87,7 @@ impl TestExchange {
             at_unix_ns: self.at_s * 1_000_000_000,
             opened_at_unix_ns: zero_ns,
             zero_unix_ns: zero_ns,
-            clock_offset_ns: 0,
+            clock_offset_ns: Some(0),
             share: self.share,
             row: TapRow::of(&exchange, &|ip| TapAddress::Plain(ip)),
         }

@@ -167,7 +167,7 @@ fn fleet_row(number: u32) -> FleetRow {
         at_unix_ns: 1_795_167_005_000_000_009,
         opened_at_unix_ns: 1_795_167_005_000_000_001,
         zero_unix_ns: 1_795_167_005_000_000_000,
-        clock_offset_ns: -5,
+        clock_offset_ns: Some(-5),
         share: 0.25,
         row: TapRow {
             connection: some(9),

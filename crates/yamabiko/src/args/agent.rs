@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use broker::StreamAddress;
 use clap::{Args, Subcommand};
 use tap::Only;
 use units::Bytes;
@@ -16,14 +17,21 @@ pub struct Agent {
     #[command(subcommand)]
     pub what: Option<AgentWhat>,
     /// URL of the manager for agents: https://HOST:PORT, as it prints at its start; http:// only on loopback
-    #[arg(long, value_name = "URL", required = true)]
+    #[arg(long, value_name = "URL", required_unless_present = "to")]
     pub manager: Option<String>,
     /// File with this agent's token, readable by its owner only (chmod 600); a replaced file is read again
-    #[arg(long, value_name = "FILE", required = true)]
+    #[arg(long, value_name = "FILE", required_unless_present = "to")]
     pub token: Option<PathBuf>,
     /// Trust the certificates in this PEM file instead of the system's, such as ca.pem from the manager's folder
     #[arg(long, value_name = "FILE")]
     pub ca: Option<PathBuf>,
+    /// Publish to this stream of NATS JetStream instead, from which managers read (`tap manager --from`); tls:// for TLS.
+    /// Credentials: NATS_CREDS, NATS_USER and NATS_PASSWORD, NATS_CA, NATS_CERT and NATS_KEY
+    #[arg(long, value_name = "nats://HOST[:PORT]/STREAM", conflicts_with_all = ["manager", "token", "ca"])]
+    pub to: Option<StreamAddress>,
+    /// Name of this agent, with --to [default: the host's name]
+    #[arg(long, value_name = "NAME", requires = "to")]
+    pub name: Option<String>,
     /// Folder with library and ring for programs, best on a tmpfs [default: yamabiko-tap in the first of /run/yamabiko,
     /// /run and /var/lib/yamabiko that is not noexec, as root; else in $XDG_RUNTIME_DIR]
     #[arg(long, value_name = "DIR")]

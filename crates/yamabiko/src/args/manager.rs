@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use broker::StreamAddress;
 use clap::{Args, Subcommand, ValueEnum};
 use manager::tokens::Role;
 use units::Bytes;
@@ -22,6 +23,19 @@ pub struct Manager {
     /// Folder of its data, on a local disk: index, files by day, certificate
     #[arg(long, value_name = "DIR", required = true)]
     pub data: Option<PathBuf>,
+    /// Read batches also from this stream of NATS JetStream, to which agents publish (`tap agent --to`); tls:// for TLS.
+    /// Credentials: NATS_CREDS, NATS_USER and NATS_PASSWORD, NATS_CA, NATS_CERT and NATS_KEY
+    #[arg(long, value_name = "nats://HOST[:PORT]/STREAM")]
+    pub from: Option<StreamAddress>,
+    /// Most bytes of the stream, if it does not exist yet: beyond them its oldest batches are discarded
+    #[arg(long, value_name = "BYTES", default_value = "10GB", requires = "from")]
+    pub stream_bytes: Bytes,
+    /// Age at which the stream discards batches, if it does not exist yet, in days or hours
+    #[arg(long, value_name = "TIME", default_value = "7d", value_parser = age, requires = "from")]
+    pub stream_age: Age,
+    /// Servers of a NATS cluster that store the stream, if it does not exist yet
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u8).range(1..=5), requires = "from")]
+    pub stream_replicas: u8,
     /// Serve the web page on this address; its URL contains a secret. Beyond loopback with TLS
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:0", value_parser = address)]
     pub page: SocketAddr,

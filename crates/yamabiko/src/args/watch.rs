@@ -6,6 +6,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+#[cfg(feature = "web")]
+use broker::StreamAddress;
 use clap::{Args, ValueEnum};
 #[cfg(feature = "web")]
 use http::Uri;
@@ -13,7 +15,8 @@ use units::parse_duration;
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "--to sends token and figures unencrypted over HTTP. Use it inside of a trusted network or through a tunnel."
+    after_help = "--to http:// sends token and figures unencrypted: use it inside of a trusted network or through a tunnel. \
+                  Credentials of NATS: NATS_CREDS, NATS_USER and NATS_PASSWORD, NATS_CA, NATS_CERT and NATS_KEY."
 )]
 #[command(group = clap::ArgGroup::new("source").args(SOURCES).required(true))]
 pub struct Watch {
@@ -23,10 +26,11 @@ pub struct Watch {
     /// Read this pcap or pcapng file; `-` is standard input
     #[arg(short, long, value_name = "FILE")]
     pub read: Option<PathBuf>,
-    /// Receive what other hosts send with --to, on this address or, for a port alone, on loopback
+    /// Receive what other hosts send with --to, on this address or, for a port alone, on loopback; or from a stream of NATS
+    /// JetStream, nats://HOST[:PORT]/STREAM, tls:// for TLS
     #[cfg(feature = "web")]
-    #[arg(long, value_name = "ADDRESS:PORT", value_parser = listen_address, conflicts_with_all = PACKET_OPTIONS)]
-    pub from: Option<SocketAddr>,
+    #[arg(long, value_name = "ADDRESS:PORT|nats://..", value_parser = receive_from, conflicts_with_all = PACKET_OPTIONS)]
+    pub from: Option<ReceiveFrom>,
     /// Only TCP and UDP with this port at either end; without a captured SYN, the end with this port is the server. May be repeated
     #[arg(long = "port", value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub ports: Vec<u16>,
@@ -65,10 +69,11 @@ pub struct Watch {
     /// Write the packets selected by --port and --host to this pcapng file
     #[arg(long, value_name = "FILE")]
     pub pcapng: Option<PathBuf>,
-    /// Send the figures of each second to a `watch --from` at this URL
+    /// Send the figures of each second to a `watch --from` at this URL, or to a stream of NATS JetStream that it reads:
+    /// nats://HOST[:PORT]/STREAM, tls:// for TLS
     #[cfg(feature = "web")]
-    #[arg(long, value_name = "http://HOST:PORT", value_parser = base_url, conflicts_with_all = ["read", "from"])]
-    pub to: Option<String>,
+    #[arg(long, value_name = "http://HOST:PORT|nats://..", value_parser = send_to, conflicts_with_all = ["read", "from"])]
+    pub to: Option<SendTo>,
     /// File with the secret of --to and --from [default: $YAMABIKO_TOKEN, if set]
     #[cfg(feature = "web")]
     #[arg(long, value_name = "FILE", conflicts_with = "read")]
@@ -100,6 +105,42 @@ const SOURCES: [&str; 2] = ["interface", "read"];
 #[cfg(feature = "web")]
 const PACKET_OPTIONS: [&str; 11] =
     ["ports", "hosts", "servers", "at", "snaplen", "promiscuous", "clf", "csv", "jsonl", "pcapng", "to"];
+
+/// Where figures of other hosts come from.
+#[cfg(feature = "web")]
+#[derive(Clone, Debug)]
+pub enum ReceiveFrom {
+    /// Senders connect to this address.
+    Listen(SocketAddr),
+    /// Senders publish to this stream.
+    Stream(StreamAddress),
+}
+
+/// Where figures are sent.
+#[cfg(feature = "web")]
+#[derive(Clone, Debug)]
+pub enum SendTo {
+    /// A receiver's URL.
+    Receiver(String),
+    /// A stream.
+    Stream(StreamAddress),
+}
+
+#[cfg(feature = "web")]
+fn receive_from(text: &str) -> Result<ReceiveFrom, String> {
+    if StreamAddress::is_meant(text) {
+        return text.parse().map(ReceiveFrom::Stream);
+    }
+    listen_address(text).map(ReceiveFrom::Listen)
+}
+
+#[cfg(feature = "web")]
+fn send_to(text: &str) -> Result<SendTo, String> {
+    if StreamAddress::is_meant(text) {
+        return text.parse().map(SendTo::Stream);
+    }
+    base_url(text).map(SendTo::Receiver)
+}
 
 /// An address with a port, or a port of loopback.
 #[cfg(feature = "web")]
@@ -136,6 +177,16 @@ pub enum At {
 #[cfg(all(test, feature = "web"))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn streams_are_told_from_addresses() {
+        assert!(matches!(receive_from("nats://h/S"), Ok(ReceiveFrom::Stream(_))));
+        assert!(matches!(receive_from("7020"), Ok(ReceiveFrom::Listen(_))));
+        assert!(matches!(send_to("tls://h:4222/S"), Ok(SendTo::Stream(_))));
+        assert!(matches!(send_to("http://h:80"), Ok(SendTo::Receiver(_))));
+        assert!(receive_from("nats://h").unwrap_err().contains("/STREAM"));
+        assert!(send_to("nats://h/").unwrap_err().contains("/STREAM"));
+    }
 
     #[test]
     fn port_alone_listens_on_loopback() {

@@ -80,8 +80,8 @@ pub fn run(arguments: &args::Watch) -> Result<Exit> {
     let page = crate::live_child::LivePage::start(&arguments.show, !arguments.no_save)?;
     let interrupts = Interrupts::install()?;
     #[cfg(feature = "web")]
-    if let Some(address) = arguments.from {
-        return receive::run(arguments, address, &interrupts, &page);
+    if let Some(from) = &arguments.from {
+        return receive::run(arguments, from, &interrupts, &page);
     }
     let capture_point = capture_point(arguments.at);
     #[cfg(feature = "web")]

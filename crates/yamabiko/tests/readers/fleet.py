@@ -2,6 +2,8 @@
 
     fleet.py stored DATA                     counts of the index: rows, batches not yet placed, streams, refusals by kind
     fleet.py days DATA                       the day files only, also while the manager writes: rows and sums by agent
+    fleet.py differing DATA OTHER [COLUMN..] rows of the day files that only one of two managers has, without some columns
+    fleet.py clocks DATA                     rows of the day files, and those with a measured clock
     fleet.py check DATA ACCOUNTS SHIFTS      compares the rows with the programs' own accounts; see `check`
 
 Accounts are the CSV files of tests/support/fleet/talker.c, AGENT.PROGRAM.csv.
@@ -40,8 +42,9 @@ def stored(data):
         batches = sql.execute("SELECT count(*) FROM pending").fetchone()[0]
         streams = dict(sql.execute("SELECT stream, through FROM streams").fetchall())
         refused = dict(sql.execute("SELECT why, count FROM refused").fetchall())
+        missed = sql.execute("SELECT coalesce(sum(rows_missed), 0) FROM agents").fetchone()[0]
         omitted = sql.execute("SELECT coalesce(sum(rows_dropped + rows_filtered + rows_not_drawn), 0) FROM agents").fetchone()[0]
-    return {"rows": rows, "pending_batches": batches, "streams": streams, "refused": refused, "left_out": omitted}
+    return {"rows": rows, "pending_batches": batches, "streams": streams, "refused": refused, "missed": missed, "left_out": omitted}
 
 
 def days(data):
@@ -169,10 +172,13 @@ def check(data, accounts, shifts):
     result["time_error_ms"] = [round(float(value or 0) / 1e6, 3) for value in db.sql(f"SELECT {', '.join(differences)} FROM pair WHERE is_stored").fetchall()[0]]
     # The clock offsets that the manager has measured must equal the shifts of the agents' wall clocks.
     shifts = json.loads(Path(shifts).read_text())
-    wrong = 0
+    wrong, unknown = 0, 0
     for agent, low, high in db.sql("SELECT agent, min(clock_off), max(clock_off) FROM pair WHERE is_stored GROUP BY agent").fetchall():
+        if low is None:
+            unknown += 1
+            continue
         wrong += any(abs(value - shifts[agent] * NS) > TOLERANCE_NS for value in (low, high))
-    result["clocks_wrong"] = wrong
+    result["clocks_wrong"], result["clocks_unknown"] = wrong, unknown
     result["clocks_s"] = [min(shifts.values()), max(shifts.values())]
 
     with index(data) as sql:
@@ -194,5 +200,32 @@ def check(data, accounts, shifts):
     return result
 
 
-verbs = {"stored": stored, "days": days, "check": check}
+def differing(data, other, *without):
+    """Rows of all day files of two managers that have ended: how many, and how many only one of them has.
+
+    `without`: columns that are not compared.
+    """
+    import duckdb
+
+    db = duckdb.connect()
+    for name, folder in (("a", data), ("b", Path(other))):
+        omitted = f"EXCLUDE ({', '.join(without)})" if without else ""
+        db.execute(f"CREATE TABLE {name} AS SELECT * {omitted} FROM read_parquet('{folder}/days/*/*.parquet')")
+    one = lambda query: db.sql(query).fetchall()[0][0]
+    return {
+        "rows": [one("SELECT count(*) FROM a"), one("SELECT count(*) FROM b")],
+        "differing": one("SELECT count(*) FROM ((FROM a EXCEPT ALL FROM b) UNION ALL (FROM b EXCEPT ALL FROM a))"),
+        "repeated": one("SELECT count(*) - count(DISTINCT (stream, sequence, number)) FROM a"),
+    }
+
+
+def clocks(data):
+    """Rows, and those with a measured clock offset, of all day files."""
+    import duckdb
+
+    rows, measured = duckdb.sql(f"SELECT count(*), count(clock_offset_ns) FROM read_parquet('{data}/days/*/*.parquet')").fetchall()[0]
+    return {"rows": rows, "measured": measured}
+
+
+verbs = {"differing": differing, "clocks": clocks, "stored": stored, "days": days, "check": check}
 print(json.dumps(verbs[sys.argv[1]](Path(sys.argv[2]), *sys.argv[3:])))

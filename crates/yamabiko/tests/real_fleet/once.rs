@@ -26,10 +26,12 @@ pub fn plan((agents, seconds, rate): (usize, u64, u64)) -> Plan {
         python: readers::folder().join("venv/bin/python"),
         manager_arguments: Vec::new(),
         agent_arguments: |_| &[],
+        over_nats: false,
     }
 }
 
-fn count(outcome: &Outcome, name: &str) -> u64 {
+/// A count of the comparison.
+pub fn count(outcome: &Outcome, name: &str) -> u64 {
     outcome.found[name].as_u64().unwrap_or_else(|| panic!("{name} of {}", outcome.found))
 }
 

@@ -123,7 +123,8 @@ fn ten_thousand_unauthenticated_connections_do_not_block_agents() {
     let (data, rings, token) =
         (folder.join("agent"), site.workspace.path().join("rings"), folder.join("real.agent.token"));
     site.token("real", "agent");
-    let agent = Agent { name: "real".into(), shift_s: 0, data, rings, token, log: folder.join("agent.log") };
+    let agent =
+        Agent { name: "real".into(), shift_s: 0, data, rings, token, log: folder.join("agent.log"), stream: None };
     let mut command = std::process::Command::new(yamabiko());
     let manager = format!("https://{}", site.serving.address);
     command.args(agent.arguments(&manager, &site.authority()));

@@ -18,6 +18,8 @@
 pub mod faults;
 #[path = "fleet/networks.rs"]
 pub mod networks;
+#[path = "fleet/outcome.rs"]
+pub mod outcome;
 #[path = "fleet/parties.rs"]
 pub mod parties;
 #[path = "fleet/process.rs"]

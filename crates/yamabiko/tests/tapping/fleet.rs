@@ -60,6 +60,7 @@ fn killing_agent_and_manager_loses_and_duplicates_no_rows() {
         rings: workspace.path().join("rings"),
         token,
         log: out.join("agent.log"),
+        stream: None,
     };
     let (url, authority) = (format!("https://{address}"), parties::certificate(&data));
     let agent_arguments = agent.arguments(&url, &authority);

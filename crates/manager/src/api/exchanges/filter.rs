@@ -163,7 +163,7 @@ mod tests {
             at_unix_ns: 17,
             opened_at_unix_ns: 0,
             zero_unix_ns: 0,
-            clock_offset_ns: 0,
+            clock_offset_ns: Some(0),
             share: 1.0,
             row: TapRow::of(&exchange, &TapAddress::Plain),
         }

@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use agent::{self, Addresses, AgentError, Plan};
+use agent::{self, Addresses, AgentError, Destination, ManagerAddress, Plan};
 use anyhow::{Context, Result, anyhow};
 use sys::signal::Interrupts;
 use tap::folder::{DaemonFolder, LIBRARY_NAME};
@@ -26,9 +26,7 @@ pub fn run(arguments: &args::Agent) -> Result<Exit> {
     }
     restart_untapped()?;
     let plan = Plan {
-        manager: arguments.manager.clone().unwrap_or_default(),
-        token: arguments.token.clone().unwrap_or_default(),
-        ca: arguments.ca.clone(),
+        to: destination(arguments),
         folder: arguments.folder.clone().unwrap_or_else(DaemonFolder::default_path),
         data: data(arguments.data.as_deref())?,
         spool_bytes: arguments.spool.0,
@@ -42,12 +40,12 @@ pub fn run(arguments: &args::Agent) -> Result<Exit> {
     };
     // Signals are handled before anything is created that a signal could leave incomplete.
     let interrupts = Interrupts::install()?;
-    let (folder, data, manager) = (plan.folder.clone(), plan.data.clone(), plan.manager.clone());
+    let (folder, data, to) = (plan.folder.clone(), plan.data.clone(), plan.to.text());
     let agent = agent::Agent::start(plan, |line| print_message(format_args!("yamabiko: {line}")))?;
     let [(_, preload), (_, tap)] = DaemonFolder::environment_of(&folder, None).map_err(AgentError::from)?;
     let (preload, tap) = (preload.display(), tap.display());
     print(&format!(
-        "agent     {}, for {manager}\nprograms  LD_PRELOAD={preload} YAMABIKO_TAP={tap}\nspool     {}\n",
+        "agent     {}, for {to}\nprograms  LD_PRELOAD={preload} YAMABIKO_TAP={tap}\nspool     {}\n",
         agent.name(),
         data.display(),
     ))?;
@@ -57,6 +55,24 @@ pub fn run(arguments: &args::Agent) -> Result<Exit> {
         interrupts.count() == 0
     })?;
     Ok(Exit::Success)
+}
+
+/// Where the rows go, as the options say.
+fn destination(arguments: &args::Agent) -> Destination {
+    match &arguments.to {
+        Some(address) => Destination::Stream {
+            address: address.clone(),
+            name: arguments.name.clone().unwrap_or_else(|| {
+                let host = nix::unistd::gethostname().unwrap_or_default();
+                host.to_string_lossy().to_ascii_lowercase()
+            }),
+        },
+        None => Destination::Manager(ManagerAddress {
+            url: arguments.manager.clone().unwrap_or_default(),
+            token: arguments.token.clone().unwrap_or_default(),
+            ca: arguments.ca.clone(),
+        }),
+    }
 }
 
 /// Restarts this program without the tap's library, if it was started with it. Otherwise an agent would record and send

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
+use manager::from_stream::StreamPlan;
 use manager::notes::Log;
 use manager::otlp;
 use manager::retention::Retention;
@@ -74,6 +75,13 @@ fn plan(arguments: &args::Manager) -> Result<Plan> {
     if let Some(url) = &arguments.otlp {
         plan.otlp = Some(otlp::Plan { url: url.clone(), headers: headers(&arguments.otlp_header_file)?, roots });
     }
+    plan.from = arguments.from.clone().map(|address| StreamPlan {
+        address,
+        bytes: arguments.stream_bytes.0,
+        // NATS takes zero for forever.
+        age: arguments.stream_age.0.unwrap_or(Duration::ZERO),
+        replicas: arguments.stream_replicas,
+    });
     plan.retention = Retention { age: arguments.keep_for.0, bytes: arguments.keep_bytes.0 };
     // Unauthenticated connections and agents get a quarter of the descriptors each; files and the page need the rest.
     let descriptors = usize::try_from(sys::limits::raise_open_files()).unwrap_or(usize::MAX);

@@ -9,12 +9,12 @@
 //! seconds are stored however a series ends.
 
 mod http;
+mod nats;
 mod series;
 mod sessions;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
@@ -27,28 +27,22 @@ use sys::signal::Interrupts;
 use super::display::Display;
 use super::message::Message;
 use super::view::View;
-use crate::args;
+use crate::args::{self, ReceiveFrom};
 use crate::exit::{self, Exit};
 use crate::live_child::LivePage;
 use crate::terminal;
 use crate::token::Token;
 use crate::verb::bench::print;
 use http::{Event, Listener};
+use nats::StreamListener;
 use series::Series;
 use sessions::Sessions;
 
 /// Receives until the duration is over or until Ctrl-C.
-pub fn run(arguments: &args::Watch, address: SocketAddr, interrupts: &Interrupts, page: &LivePage) -> Result<Exit> {
-    let token = Token::find(arguments.token_file.as_deref())?;
-    if token.is_none() && !address.ip().is_loopback() {
-        bail!("{address} is reachable from other hosts, which needs a token (--token-file, or YAMABIKO_TOKEN)");
-    }
+pub fn run(arguments: &args::Watch, from: &ReceiveFrom, interrupts: &Interrupts, page: &LivePage) -> Result<Exit> {
     let (events, incoming) = sync_channel(EVENT_QUEUE_MAX);
-    let guard = if token.is_some() { "with the token" } else { "from this host, without a token" };
     let sessions = Sessions::new(CONCURRENT_SERIES_MAX);
-    let listener = Listener::start(address, token, events, sessions.clone())?;
-    let address = listener.address();
-    let waiting = format!("listening on {address} for `watch --to http://{address}` {guard} (Ctrl-C ends it)");
+    let (listener, waiting) = start(arguments, from, events, sessions.clone())?;
     let mut collector = Collector {
         arguments,
         page,
@@ -83,6 +77,42 @@ pub fn run(arguments: &args::Watch, address: SocketAddr, interrupts: &Interrupts
     }
     let mut exits = documents.iter().map(|document| exit::of_validity(&document.validity));
     Ok(exits.find(|exit| *exit != Exit::Success).unwrap_or(Exit::Success))
+}
+
+/// What receives messages, until it is dropped.
+#[expect(dead_code, reason = "a receiver ends when it is dropped")]
+enum Receiving {
+    Http(Listener),
+    Stream(StreamListener),
+}
+
+/// Starts to receive; returns also a text for the time without a message.
+fn start(
+    arguments: &args::Watch,
+    from: &ReceiveFrom,
+    events: SyncSender<Event>,
+    sessions: Sessions,
+) -> Result<(Receiving, String)> {
+    match from {
+        ReceiveFrom::Stream(address) => {
+            if arguments.token_file.is_some() {
+                bail!("--token-file is for senders over HTTP: NATS has its own credentials (NATS_CREDS, NATS_USER ..)");
+            }
+            let listener = StreamListener::start(address, events, sessions)?;
+            Ok((Receiving::Stream(listener), format!("reading {address} for `watch --to {address}` (Ctrl-C ends it)")))
+        }
+        ReceiveFrom::Listen(address) => {
+            let token = Token::find(arguments.token_file.as_deref())?;
+            if token.is_none() && !address.ip().is_loopback() {
+                bail!("{address} is reachable from other hosts, which needs a token (--token-file, or YAMABIKO_TOKEN)");
+            }
+            let guard = if token.is_some() { "with the token" } else { "from this host, without a token" };
+            let listener = Listener::start(*address, token, events, sessions)?;
+            let address = listener.address();
+            let waiting = format!("listening on {address} for `watch --to http://{address}` {guard} (Ctrl-C ends it)");
+            Ok((Receiving::Http(listener), waiting))
+        }
+    }
 }
 
 fn show(documents: &[WatchDocument], json: bool) -> Result<()> {
@@ -124,7 +154,9 @@ impl Collector<'_> {
         loop {
             match incoming.recv_timeout(EVENT_TIMEOUT) {
                 Ok(Event::Message(message)) => self.handle_message(*message),
-                Ok(Event::Refused(peer, why)) => self.refuse(peer, &why),
+                Ok(Event::Refused(peer, why)) => self.refuse(&peer, &why),
+                Ok(Event::Note(text)) => self.display.note(&text),
+                Ok(Event::Failed(why)) => bail!(why),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => bail!("the listening thread failed"),
             }
@@ -221,12 +253,12 @@ impl Collector<'_> {
     }
 
     /// Counts a refused request and reports it, with at most one message a second.
-    fn refuse(&mut self, peer: SocketAddr, why: &str) {
+    fn refuse(&mut self, peer: &str, why: &str) {
         self.refused += 1;
         let now_s = self.clock.now().as_secs_f64();
         if self.refused_reported == 0 || now_s - self.refused_reported_at_s >= 1.0 {
             (self.refused_reported, self.refused_reported_at_s) = (self.refused, now_s);
-            self.display.note(&format!("refused {peer}: {} ({} refused in all)", plain(why), self.refused));
+            self.display.note(&format!("refused {}: {} ({} refused in all)", plain(peer), plain(why), self.refused));
         }
     }
 

@@ -13,7 +13,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, bail};
+use broker::Failure::Away;
+use broker::{Kind, Publisher, StreamAddress, Subject};
 use http::HeaderValue;
 use http::header::AUTHORIZATION;
 use schema::document::Host;
@@ -27,7 +29,7 @@ use web::post::{Failure, Receiver, Roots};
 
 use super::message::{self, CONTENT_TYPE, End, Head, PATH, ROWS_MAX, Row, SCHEMA};
 use super::view::View;
-use crate::args;
+use crate::args::{self, SendTo};
 use crate::terminal::print_message;
 use crate::token::Token;
 
@@ -80,7 +82,11 @@ impl Sender {
     ///
     /// # Errors
     /// The receiver refuses, or no thread can be started.
-    pub fn start(to: &str, token: Option<&Token>, origin: Origin, view: &View) -> Result<Sender> {
+    pub fn start(to: &SendTo, token: Option<&Token>, origin: Origin, view: &View) -> Result<Sender> {
+        let (mut post, to) = match to {
+            SendTo::Receiver(url) => (Post::Http(HttpPost::new(url, token)?), url.clone()),
+            SendTo::Stream(address) => (Post::Stream(StreamPost::new(address, &origin)?), address.to_string()),
+        };
         let head = Head {
             schema: SCHEMA.into(),
             session: origin.session,
@@ -105,17 +111,16 @@ impl Sender {
             is_abandoned: false,
             has_ended: false,
         };
-        let shared = Arc::new(Shared { to: to.to_owned(), state: Mutex::new(state), changed: Condvar::new() });
+        let shared = Arc::new(Shared { to, state: Mutex::new(state), changed: Condvar::new() });
         let clock = Clock::start();
-        let post = Post::new(to, token)?;
-        send_once(&shared, &post, &clock);
+        send_once(&shared, &mut post, &clock);
         if let Some(refusal) = shared.lock().refusal.take() {
             return Err(anyhow!(refusal));
         }
         let thread_shared = shared.clone();
         let thread = thread::Builder::new()
             .name("send".into())
-            .spawn(move || send_until_the_end(&thread_shared, &post, &clock))?;
+            .spawn(move || send_until_the_end(&thread_shared, &mut post, &clock))?;
         Ok(Sender { shared, clock, thread: Some(thread) })
     }
 
@@ -231,7 +236,10 @@ impl Shared {
 
 /// Starts sending the series. The first message is sent before this returns, so that a wrong token is reported
 /// immediately.
-pub fn start(to: &str, arguments: &args::Watch, source: &str, capture_point: CapturePoint) -> Result<Sender> {
+pub fn start(to: &SendTo, arguments: &args::Watch, source: &str, capture_point: CapturePoint) -> Result<Sender> {
+    if matches!(to, SendTo::Stream(_)) && arguments.token_file.is_some() {
+        bail!("--token-file is for a receiver over HTTP: NATS has its own credentials (NATS_CREDS, NATS_USER ..)");
+    }
     let token = Token::find(arguments.token_file.as_deref())?;
     let origin = Origin {
         host: nix::unistd::gethostname().unwrap_or_default().to_string_lossy().chars().take(64).collect(),
@@ -244,7 +252,7 @@ pub fn start(to: &str, arguments: &args::Watch, source: &str, capture_point: Cap
     Sender::start(to, token.as_ref(), origin, &View { totals, ..View::default() })
 }
 
-fn send_until_the_end(shared: &Shared, post: &Post, clock: &Clock) {
+fn send_until_the_end(shared: &Shared, post: &mut Post, clock: &Clock) {
     let mut pause = RETRY_PAUSE_MIN;
     loop {
         let mut state = shared.lock();
@@ -272,7 +280,7 @@ fn send_until_the_end(shared: &Shared, post: &Post, clock: &Clock) {
 }
 
 /// Sends one message. True if the receiver accepted it.
-fn send_once(shared: &Shared, post: &Post, clock: &Clock) -> bool {
+fn send_once(shared: &Shared, post: &mut Post, clock: &Clock) -> bool {
     let (mut head, rows, is_all) = {
         let mut state = shared.lock();
         state.head_changed = false;
@@ -312,8 +320,27 @@ fn send_once(shared: &Shared, post: &Post, clock: &Clock) -> bool {
     }
 }
 
-/// The connection to the receiver.
-struct Post {
+/// The connection to the receiver, or to the stream that it reads.
+enum Post {
+    Http(HttpPost),
+    Stream(StreamPost),
+}
+
+impl Post {
+    fn send(&mut self, head: &Head, rows: &[Row]) -> Reply {
+        let body = match message::body(head, rows) {
+            Ok(body) => body,
+            Err(error) => return Reply::Refused(error.to_string()),
+        };
+        match self {
+            Post::Http(post) => post.send(&body),
+            Post::Stream(post) => post.send(body),
+        }
+    }
+}
+
+/// A receiver that listens.
+struct HttpPost {
     post: web::post::Post,
     has_token: bool,
 }
@@ -327,8 +354,8 @@ enum Reply {
     Refused(String),
 }
 
-impl Post {
-    fn new(to: &str, token: Option<&Token>) -> Result<Post> {
+impl HttpPost {
+    fn new(to: &str, token: Option<&Token>) -> Result<HttpPost> {
         let authorization = |token: &Token| -> Result<_> {
             let mut value = HeaderValue::from_str(&token.header())?;
             value.set_sensitive(true);
@@ -336,15 +363,11 @@ impl Post {
         };
         let headers = token.map(authorization).transpose()?.into_iter().collect();
         let receiver = Receiver { url: format!("{to}{PATH}"), headers, roots: Roots::System, timeout: REQUEST_TIMEOUT };
-        Ok(Post { post: web::post::Post::new(receiver)?, has_token: token.is_some() })
+        Ok(HttpPost { post: web::post::Post::new(receiver)?, has_token: token.is_some() })
     }
 
-    fn send(&self, head: &Head, rows: &[Row]) -> Reply {
-        let body = match message::body(head, rows) {
-            Ok(body) => body,
-            Err(error) => return Reply::Refused(error.to_string()),
-        };
-        let reply = match self.post.exchange("", &body, &[("content-type", CONTENT_TYPE)]) {
+    fn send(&self, body: &[u8]) -> Reply {
+        let reply = match self.post.exchange("", body, &[("content-type", CONTENT_TYPE)]) {
             Ok(reply) => reply,
             Err(Failure::Unreachable(why)) => return Reply::Unreachable(why),
             Err(failure) => return Reply::Refused(failure.to_string()),
@@ -357,6 +380,40 @@ impl Post {
             400 | 413 => Reply::Refused(format!("{text} (status {status})")),
             408 | 429 | 500..=599 => Reply::Unreachable(format!("status {status} {text}")),
             _ => Reply::Refused(format!("status {status}; is it a `yamabiko watch --from`?")),
+        }
+    }
+}
+
+/// A stream of NATS.
+struct StreamPost {
+    publisher: Publisher,
+    subject: String,
+    session: String,
+    /// Messages so far: identifies each, so that the client's own repetition counts once.
+    messages: u64,
+    is_open: bool,
+}
+
+impl StreamPost {
+    fn new(address: &StreamAddress, origin: &Origin) -> Result<StreamPost> {
+        // Words of a subject have no spaces and wildcards.
+        let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' };
+        let name = origin.host.chars().map(plain).collect();
+        let subject = Subject { kind: Kind::Watch, name, id: origin.session.clone() }.text(address.stream());
+        let publisher = Publisher::new(address.clone(), format!("yamabiko watch {}", origin.host), message::BODY_MAX)?;
+        Ok(StreamPost { publisher, subject, session: origin.session.clone(), messages: 0, is_open: false })
+    }
+
+    fn send(&mut self, body: Vec<u8>) -> Reply {
+        self.messages += 1;
+        let id = format!("{}.{}", self.session, self.messages);
+        let opened = if self.is_open { Ok(()) } else { self.publisher.open(&self.subject) };
+        let sent = opened.and_then(|()| self.publisher.publish(&self.subject, None, &id, &[], body));
+        self.is_open = sent.is_ok();
+        match sent {
+            Ok(_) => Reply::Accepted,
+            Err(Away(why)) => Reply::Unreachable(why),
+            Err(failure) => Reply::Refused(failure.to_string()),
         }
     }
 }
@@ -393,7 +450,7 @@ mod tests {
 
     #[test]
     fn send_queue_is_bounded_and_counts_dropped_seconds() {
-        let sender = Sender::start(&unused_url(), None, origin(), &View::default()).unwrap();
+        let sender = Sender::start(&SendTo::Receiver(unused_url()), None, origin(), &View::default()).unwrap();
         for _ in 0..7 {
             sender.push(seconds(100), &View::default());
         }
@@ -408,6 +465,6 @@ mod tests {
 
     #[test]
     fn invalid_receiver_address_is_refused_immediately() {
-        assert!(Sender::start("http://[::1", None, origin(), &View::default()).is_err());
+        assert!(Sender::start(&SendTo::Receiver("http://[::1".into()), None, origin(), &View::default()).is_err());
     }
 }

@@ -15,6 +15,10 @@ pub enum Fault {
     Both(usize),
     /// The manager gets SIGKILL while the link is cut, so that no agent notices it.
     CutAndManager,
+    /// nats-server gets SIGKILL.
+    Nats,
+    /// nats-server and the second manager get SIGKILL.
+    NatsAndSecond,
 }
 
 /// Number of injected faults by kind.
@@ -26,6 +30,8 @@ pub struct FaultCounts {
     pub agent_kills: usize,
     /// Cuts of the link.
     pub cuts: usize,
+    /// Kills of nats-server.
+    pub nats_kills: usize,
 }
 
 /// The sequence of faults, repeated from its start. It contains a manager kill, an agent kill and a cut more than once.
@@ -44,9 +50,13 @@ const SEQUENCE: [Fault; 8] = [
 pub const MIN_FAULTS: usize = SEQUENCE.len();
 
 impl Fault {
-    /// The fault with this number, from 0.
-    pub fn of(number: usize) -> Fault {
-        SEQUENCE[number % SEQUENCE.len()]
+    /// The fault with this number, from 0; over NATS each third is one of nats-server.
+    pub fn of(number: usize, over_nats: bool) -> Fault {
+        match number % 6 {
+            2 if over_nats => Fault::Nats,
+            5 if over_nats => Fault::NatsAndSecond,
+            _ => SEQUENCE[number % SEQUENCE.len()],
+        }
     }
 }
 

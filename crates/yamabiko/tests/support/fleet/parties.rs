@@ -143,13 +143,17 @@ pub struct Agent {
     pub token: PathBuf,
     /// File of the agent's output.
     pub log: PathBuf,
+    /// The stream of NATS that it publishes to, instead of a manager.
+    pub stream: Option<String>,
 }
 
 impl Agent {
     /// Arguments of `yamabiko` that start the agent.
     pub fn arguments<'a>(&'a self, manager: &'a str, authority: &'a Path) -> Vec<&'a str> {
-        let mut words =
-            vec!["tap", "agent", "--manager", manager, "--token", path(&self.token), "--ca", path(authority)];
+        let mut words = match &self.stream {
+            Some(stream) => vec!["tap", "agent", "--to", stream, "--name", &self.name],
+            None => vec!["tap", "agent", "--manager", manager, "--token", path(&self.token), "--ca", path(authority)],
+        };
         // Many agents share this machine, and each has few threads that use sockets.
         words.extend(["--data", path(&self.data), "--folder", path(&self.rings), "--threads", "16"]);
         words

@@ -1,5 +1,8 @@
 //! A trial: starts the fleet, injects faults, waits until all rows are stored, and compares.
 
+#[path = "nats.rs"]
+mod nats;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,6 +16,7 @@ use tempfile::TempDir;
 
 use super::faults::{Fault, FaultCounts, MIN_FAULTS, Pauses};
 use super::networks::{MANAGER, Networks};
+pub use super::outcome::{Costs, Outcome};
 use super::parties::{self, Agent, Listening, PROGRAMS, Programs, path, wait};
 use super::process::{Cost, Process};
 use super::{Result, TEST_TIMEOUT};
@@ -38,6 +42,8 @@ pub struct Plan {
     pub manager_arguments: Vec<String>,
     /// Further arguments of each agent, by its number.
     pub agent_arguments: fn(usize) -> &'static [&'static str],
+    /// Agents publish to NATS, from which two managers read. Their wall clocks are right: nothing measures them.
+    pub over_nats: bool,
 }
 
 /// Progress of a trial, for observers.
@@ -56,6 +62,7 @@ pub struct Trial {
     talkers: Vec<Process>,
     agents: Vec<(Agent, Option<Process>)>,
     manager: Option<Process>,
+    nats: Option<nats::Nats>,
     _server: Process,
     networks: Networks,
     listening: Listening,
@@ -65,59 +72,6 @@ pub struct Trial {
     starts: usize,
     _machines: TempDir,
     folder: TempDir,
-}
-
-/// Cost of the processes, killed ones included.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Costs {
-    /// Sum over all starts of the manager.
-    pub manager: Cost,
-    /// Sum of all agents; peak memory of one agent.
-    pub agents: Cost,
-    /// Sum of all talkers.
-    pub talkers: Cost,
-}
-
-/// The result of a trial.
-#[derive(Debug)]
-pub struct Outcome {
-    /// The JSON result of `readers/fleet.py check`.
-    pub found: Value,
-    /// The injected faults.
-    pub faults_injected: FaultCounts,
-    /// The cost of the processes.
-    pub costs: Costs,
-    /// From the first talker's start to the last row stored.
-    pub elapsed: Duration,
-    /// From the last talker's end to the last row stored.
-    pub storage_delay: Duration,
-}
-
-impl Outcome {
-    /// Counts of the comparison that must be 0 if each exchange is stored exactly once and correctly.
-    pub fn checks(&self) -> impl Iterator<Item = (&'static str, &Value)> {
-        const MUST_BE_ZERO: [&str; 12] = [
-            "missing",
-            "duplicated",
-            "unexpected",
-            "wrong_order",
-            "wrong_connection",
-            "wrong_day",
-            "wrong_time",
-            "refused_wrong",
-            "unused_wrong",
-            "lost_records",
-            "dropped_rows",
-            "unaccounted",
-        ];
-        MUST_BE_ZERO.into_iter().map(|name| (name, &self.found[name]))
-    }
-
-    /// The checks whose count is not 0.
-    pub fn failures(&self) -> Vec<String> {
-        let wrong = self.checks().filter(|(_, value)| value.as_u64() != Some(0));
-        wrong.map(|(name, value)| format!("{name}: {value}")).collect()
-    }
 }
 
 impl Trial {
@@ -146,7 +100,8 @@ impl Trial {
             let token = own.join("token");
             parties::token(&plan.yamabiko, &at("manager"), &name, "agent", &token)?;
             let (data, rings, log) = (own.join("data"), own.join("rings"), at(&format!("logs/{name}.log")));
-            let agent = Agent { shift_s: shift_s(number), data, rings, token, log, name };
+            let (shift_s, stream) = if plan.over_nats { (0, Some(nats::stream())) } else { (shift_s(number), None) };
+            let agent = Agent { shift_s, data, rings, token, log, stream, name };
             agents.push((agent, None));
         }
         parties::token(&plan.yamabiko, &at("manager"), "proof", "operator", &at("operator-token"))?;
@@ -156,6 +111,7 @@ impl Trial {
             talkers: Vec::new(),
             agents,
             manager: None,
+            nats: None,
             _server: server,
             networks,
             listening: nothing,
@@ -166,6 +122,9 @@ impl Trial {
             _machines: machines,
             folder,
         };
+        if trial.plan.over_nats {
+            trial.begin_nats()?;
+        }
         trial.start_manager()?;
         for number in 0..trial.agents.len() {
             trial.start_agent(number)?;
@@ -193,7 +152,7 @@ impl Trial {
             match self.plan.fault_interval {
                 Some(mean) if running || number < MIN_FAULTS => {
                     sleep(pauses.next(mean));
-                    self.inject(Fault::of(number), pauses.next(mean / 2))?;
+                    self.inject(Fault::of(number, self.plan.over_nats), pauses.next(mean / 2))?;
                     number += 1;
                 }
                 _ if running => sleep(Duration::from_millis(50)),
@@ -206,11 +165,13 @@ impl Trial {
         let ended = Instant::now();
         let expected = self.expected()?;
         self.wait_until_stored(expected)?;
+        self.wait_for_second(expected)?;
         let (elapsed, storage_delay) = (began.elapsed(), ended.elapsed());
         observe(&mut self, Stage::Stored)?;
         self.end()?;
         Ok(Outcome {
             found: self.compare()?,
+            between_managers: if self.plan.over_nats { self.differing()? } else { Value::Null },
             faults_injected: self.faults_injected,
             costs: self.costs,
             elapsed,
@@ -281,6 +242,10 @@ impl Trial {
         let mut command = vec![path(&self.plan.yamabiko)];
         command.extend(parties::manager_arguments(&listen, MANAGER, &data));
         command.extend(self.plan.manager_arguments.iter().map(String::as_str));
+        let stream = nats::stream();
+        if self.plan.over_nats {
+            command.extend(["--from", &stream]);
+        }
         self.starts += 1;
         let log = self.at(&format!("logs/manager-{:03}.log", self.starts));
         let process = Process::start(self.networks.at_manager(&command), &log)?;
@@ -382,6 +347,8 @@ impl Trial {
                 self.start_manager()?;
                 self.networks.fix()
             }
+            Fault::Nats => self.restart_nats(duration, false),
+            Fault::NatsAndSecond => self.restart_nats(duration, true),
         }
     }
 
@@ -456,7 +423,7 @@ impl Trial {
             add(&mut self.costs.agents, slot.take().ok_or("no agent")?.end(Signal::SIGTERM, TEST_TIMEOUT)?);
         }
         add(&mut self.costs.manager, self.manager.take().ok_or("no manager")?.end(Signal::SIGTERM, TEST_TIMEOUT)?);
-        Ok(())
+        self.end_nats()
     }
 
     fn compare(&self) -> Result<Value> {
@@ -469,9 +436,13 @@ impl Trial {
 
     /// Runs `readers/fleet.py` with these arguments; returns its JSON result.
     pub fn read(&self, more: &[&str]) -> Result<Value> {
+        self.read_of(&self.data(), more)
+    }
+
+    fn read_of(&self, data: &Path, more: &[&str]) -> Result<Value> {
         let script = self.plan.tests.join("readers/fleet.py");
         let mut command = Command::new(&self.plan.python);
-        command.arg(script).arg(more[0]).arg(self.data()).args(&more[1..]).env("PYTHONDONTWRITEBYTECODE", "1");
+        command.arg(script).arg(more[0]).arg(data).args(&more[1..]).env("PYTHONDONTWRITEBYTECODE", "1");
         let output = command.stdin(Stdio::null()).output()?;
         if !output.status.success() {
             return Err(format!("{command:?}: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr)).into());

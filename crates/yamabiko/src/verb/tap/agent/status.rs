@@ -6,6 +6,7 @@ use std::io::ErrorKind;
 use agent::Status;
 use agent::status::Connection;
 use anyhow::{Context, Result, anyhow};
+use broker::StreamAddress;
 use report::figures::{bytes, count, duration, plain};
 use sys::clock::realtime_ns;
 
@@ -56,7 +57,8 @@ fn page(status: &Status, runs: bool, now_ns: u64) -> String {
     let link = &status.link;
     let why = if link.why.is_empty() { String::new() } else { format!(": {}", link.why) };
     let state = format!("{} for {}{why}", link.state.words(), age(link.since_unix_ns));
-    line("manager", format!("{}, {state}", status.manager));
+    let to_nats = StreamAddress::is_meant(&status.manager);
+    line(if to_nats { "stream" } else { "manager" }, format!("{}, {state}", status.manager));
     if link.state != Connection::NotTried && link.stored_unix_ns > 0 {
         line("", format!("it last stored data {} ago", age(link.stored_unix_ns)));
     }
@@ -86,6 +88,9 @@ fn page(status: &Status, runs: bool, now_ns: u64) -> String {
                 duration(off_ns.unsigned_abs())
             ),
         );
+    }
+    if to_nats {
+        line("clock", "rows have this machine's own clock: over NATS it is compared with no other".to_owned());
     }
     for trouble in &status.troubles {
         line("trouble", format!("{}: {}", trouble.what, trouble.why));
@@ -167,6 +172,13 @@ mod tests {
         ] {
             assert!(page.contains(part), "{part}\n{page}");
         }
+    }
+
+    #[test]
+    fn agent_status_says_that_no_clock_is_compared_over_nats() {
+        let status = Status { manager: "nats://h:4222/TAPS".into(), clock_offset_ns: None, ..status() };
+        let page = page(&status, true, 100_000_000_000);
+        assert!(page.contains("stream    nats://h:4222/TAPS, away") && page.contains("own clock"), "{page}");
     }
 
     #[test]

@@ -26,8 +26,12 @@ use crate::verb::watch::message::{self, BODY_MAX, Message, PATH};
 pub enum Event {
     /// A complete and valid message.
     Message(Box<Message>),
-    /// A refused request: the peer's address and the reason.
-    Refused(SocketAddr, String),
+    /// A refused message: where it came from, and the reason.
+    Refused(String, String),
+    /// A line for the user.
+    Note(String),
+    /// Receiving has ended: the reason.
+    Failed(String),
 }
 
 /// Listens until dropped.
@@ -86,7 +90,7 @@ async fn answer(State(receiver): State<Arc<Receiver>>, request: Request) -> Resp
         Err((status, why)) => {
             if let Some(peer) = peer {
                 // A refusal is only reported; while the queue is full, refusals go unreported.
-                let _ = receiver.events.try_send(Event::Refused(peer, why.clone()));
+                let _ = receiver.events.try_send(Event::Refused(peer.to_string(), why.clone()));
             }
             let mut response = (status, format!("{why}\n")).into_response();
             if status == StatusCode::UNAUTHORIZED {
