@@ -109,7 +109,14 @@ fn detail(limit: Limit, example: &Explanation) -> Option<String> {
         Cause::CongestionWindow => {
             let window = facts.initial_window?;
             let round_trips = transfer(example)?.simulate().round_trips;
-            format!("the server's initial window is {window} segments and the response needs {round_trips} round trips")
+            // On a connection that was open before, the window is what earlier responses have left.
+            let is_opener = |cause| matches!(cause, Cause::TcpHandshake | Cause::QuicHandshake);
+            let window = if example.intervals.iter().any(|part| is_opener(part.cause)) {
+                format!("the server's initial window is {window} segments")
+            } else {
+                format!("the server sends {window} segments before the first acknowledgement")
+            };
+            format!("{window} and the response needs {round_trips} round trips")
         }
         Cause::ReceiveWindow => format!("the client admits {} in flight", size(facts.receive_window?)),
         Cause::SendBuffer => format!("the server has at most {} in flight", size(facts.peak_in_flight?)),

@@ -28,7 +28,8 @@ fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     };
     let address: StreamAddress = address.parse()?;
     let (agents, batches, rows): (u64, u64, u64) = (agents.parse()?, batches.parse()?, rows.parse()?);
-    let limits = Limits { bytes: 10_000_000_000, age: Duration::from_secs(86_400), replicas: 1, message_bytes: 2 << 20 };
+    let limits =
+        Limits { bytes: 10_000_000_000, age: Duration::from_secs(86_400), replicas: 1, message_bytes: 2 << 20 };
     let plan = ReaderPlan { address: address.clone(), client: "rate".into(), kind: None, consumer: None, limits };
     Reader::new(plan, Start::New)?.connect()?;
 
@@ -60,9 +61,9 @@ fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let running = Running::start(&plan, Arc::new(|line| eprintln!("{line}")))?;
     let expected = agents * batches * rows;
     loop {
-        let stored: i64 = running.data().read(|index| {
-            index.query_row("SELECT coalesce(sum(rows), 0) FROM agents", [], |row| row.get(0))
-        })?;
+        let stored: i64 = running
+            .data()
+            .read(|index| index.query_row("SELECT coalesce(sum(rows), 0) FROM agents", [], |row| row.get(0)))?;
         if stored.unsigned_abs() >= expected {
             break;
         }
@@ -83,7 +84,8 @@ fn publish(address: StreamAddress, agent: u64, bodies: &[Arc<Vec<u8>>], rows: u6
     let stream = address.stream().to_owned();
     let id = format!("{agent:032x}");
     let subject = Subject { kind: Kind::Tap, name: format!("a{agent}"), id: id.clone() }.text(&stream);
-    let mut publisher = Publisher::new(address, format!("rate {agent}"), 1_000_000).map_err(|error| error.to_string())?;
+    let mut publisher =
+        Publisher::new(address, format!("rate {agent}"), 1_000_000).map_err(|error| error.to_string())?;
     publisher.open(&subject).map_err(|error| error.to_string())?;
     let mut after = publisher.last(&subject).map_err(|error| error.to_string())?.map_or(0, |last| last.sequence);
     for (number, body) in (1_u64..).zip(bodies) {
@@ -93,7 +95,8 @@ fn publish(address: StreamAddress, agent: u64, bodies: &[Arc<Vec<u8>>], rows: u6
         let headers =
             [(log::SEQUENCE, &*numbers[0]), (log::ROWS_BEFORE, &*numbers[1]), (log::ROWS_AFTER, &*numbers[2])];
         let message = format!("{id}.{number}");
-        after = publisher.publish(&subject, Some(after), &message, &headers, body).map_err(|error| error.to_string())?;
+        after =
+            publisher.publish(&subject, Some(after), &message, &headers, body).map_err(|error| error.to_string())?;
     }
     Ok(())
 }

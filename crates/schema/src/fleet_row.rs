@@ -31,8 +31,8 @@ record! {
         /// The manager's clock at the zero of the machine's times, as the agent measured it; the agent's own clock if
         /// clock_offset_ns is absent.
         pub zero_unix_ns: u64,
-        /// The agent's own wall clock less the manager's; absent: not measured (over NATS, or waiting from an earlier
-        /// boot).
+        /// The agent's own wall clock less the manager's. Null if it was not measured: over NATS, or waiting from an earlier
+        /// boot.
         pub clock_offset_ns: Option<i64> [few],
         /// Share of the connections that the agent sent then: the row stands for 1 / share rows.
         pub share: f64 [blank (1.0)],

@@ -91,7 +91,7 @@ fn try_enlarges_the_windows_of_http3_and_keeps_connections_open() {
     let workspace = Workspace::new();
     let serving = server(&workspace, "");
     for (bytes, options, change, most) in [
-        (1_000_000, "-c 1 -n 3 -d 20s --http3-stream-window 64KiB --try", "--http3-stream-window ", 0.5),
+        (1_000_000, "-c 1 --streams 1 -n 3 -d 20s --http3-stream-window 64KiB --try", "--http3-stream-window ", 0.5),
         (1_000, "--close -r 4/s -d 4s --clients 2 --try", "persistent connections", 0.6),
     ] {
         let document = explained(&workspace, &serving, bytes, options);
@@ -123,7 +123,7 @@ fn lost_packets_of_http3_handshakes_are_losses() {
     let serving = server(&workspace, "");
     let document = explained(&workspace, &serving, 1_000, "--close -r 10/s -d 8s --clients 8 --loss 8%");
     let groups = document["summary"]["percentiles"].as_array().unwrap();
-    let tail = groups.iter().find(|group| group["percentile"] == 95).unwrap_or_else(|| panic!("{groups:?}"));
+    let tail = groups.iter().find(|group| group["percentile"] == 9_500).unwrap_or_else(|| panic!("{groups:?}"));
     let response = tail["response_time_ns"].as_f64().unwrap();
     let of = |names: &[&str]| -> f64 {
         let shares = tail["shares"].as_array().unwrap().iter();

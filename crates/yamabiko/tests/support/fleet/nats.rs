@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
+use super::super::networks::MANAGER;
+use super::super::parties::{self, path, wait};
+use super::super::process::Process;
+use super::super::{Result, TEST_TIMEOUT};
 use super::{Trial, add};
-use crate::fleet::networks::MANAGER;
-use crate::fleet::parties::{self, path, wait};
-use crate::fleet::process::Process;
-use crate::fleet::{Result, TEST_TIMEOUT};
 
 /// The processes of a trial over NATS.
 #[derive(Default)]
