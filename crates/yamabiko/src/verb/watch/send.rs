@@ -85,7 +85,9 @@ impl Sender {
     pub fn start(to: &SendTo, token: Option<&Token>, origin: Origin, view: &View) -> Result<Sender> {
         let (mut post, to) = match to {
             SendTo::Receiver(url) => (Post::Http(HttpPost::new(url, token)?), url.clone()),
-            SendTo::Stream(address) => (Post::Stream(StreamPost::new(address, &origin)?), address.to_string()),
+            SendTo::Stream(address) => {
+                (Post::Stream(Box::new(StreamPost::new(address, &origin)?)), address.to_string())
+            }
         };
         let head = Head {
             schema: SCHEMA.into(),
@@ -323,7 +325,7 @@ fn send_once(shared: &Shared, post: &mut Post, clock: &Clock) -> bool {
 /// The connection to the receiver, or to the stream that it reads.
 enum Post {
     Http(HttpPost),
-    Stream(StreamPost),
+    Stream(Box<StreamPost>),
 }
 
 impl Post {
