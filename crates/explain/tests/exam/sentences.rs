@@ -21,8 +21,8 @@ fn the_sentence_names_limit_figures_and_remedy() {
     let mut world = World::plain(150, 100_000);
     assert_eq!(
         sentence(&world),
-        "At 150 ms, of the median response of 451 ms, 66 % is waiting for the congestion window: the server's initial \
-         window is 10 segments and the response needs 3 round trips; with an initial window of 32 it would need 2 \
+        "At 150 ms, of the median response of 451 ms, 66 % is waiting for the congestion window: the server sends \
+         10 segments before the first acknowledgement and the response needs 3 round trips; with an initial window of 32 it would need 2 \
          instead of 3 round trips and about 150 ms less."
     );
     world.receive_buffer = 8 << 10;
@@ -46,7 +46,12 @@ fn the_limit_after_distance_has_a_sentence() {
     // The second round trip is shorter by what the bottleneck transmits meanwhile.
     let text = sentence(&World::plain(48, 40_000));
     assert!(text.contains("is distance: the round trip is 48.0 ms. Another "), "{text}");
-    assert!(text.contains("is waiting for the congestion window: the server's initial window is 10"), "{text}");
+    assert!(text.contains("is waiting for the congestion window: the server sends 10 segments before"), "{text}");
+    // On a connection that is opened for the response it is the initial window.
+    let mut world = World::plain(48, 200_000);
+    world.new_connection = true;
+    let text = sentence(&world);
+    assert!(text.contains("the server's initial window is 10 segments and the response needs"), "{text}");
     // A response that is nearly all distance has no second limit.
     let text = sentence(&World::plain(48, 5_000));
     assert!(text.contains("is distance") && !text.contains("Another"), "{text}");
