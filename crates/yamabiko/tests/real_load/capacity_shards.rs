@@ -127,19 +127,19 @@ fn three_machines_find_the_capacity_that_one_finds() {
     let outputs: Vec<_> = running.into_iter().map(|running| running.finish_within(SEARCH_TIMEOUT)).collect();
     let three = outputs[0].json();
     assert_known_capacity(&three);
-    let all = trials(&three).len();
+    // A trial that was disturbed may have ended before its load.
+    let is_made = |trial: &&Value| trial["verdict"] != "void";
+    let (all, made) = (trials(&three).len(), trials(&three).iter().filter(is_made).count());
     for output in &outputs[1..] {
-        assert_eq!((output.code, lines_of_trials(&output.stderr)), (Some(0), all), "{output}");
+        assert!(output.code == Some(0) && (made..=all).contains(&lines_of_trials(&output.stderr)), "{output}");
         assert!(output.stderr.contains("the search is complete"), "{output}");
     }
     // The merged runs of long trials are stored with the search, and no parts.
     let leaders = store(&workspace, 0);
-    let stored: Vec<&str> =
-        trials(&three).iter().filter_map(|trial| trial["run"].as_str()).filter(|run| !run.is_empty()).collect();
-    let long = trials(&three).iter().filter(|trial| trial["stage"] == "long").count();
-    assert!(stored.len() == long && long > 0, "{stored:?}");
-    assert_eq!(runs(&leaders).len(), long + 1, "{:?}", runs(&leaders));
-    for (run, trial) in stored.iter().zip(trials(&three).iter().filter(|trial| trial["stage"] == "long")) {
+    let long: Vec<&Value> = trials(&three).iter().filter(|trial| trial["stage"] == "long").collect();
+    assert!(!long.is_empty() && (2..=long.len() + 1).contains(&runs(&leaders).len()), "{:?}", runs(&leaders));
+    for trial in long.into_iter().filter(is_made) {
+        let run = trial["run"].as_str().unwrap();
         let text = fs::read_to_string(leaders.join(run).join("summary.json")).unwrap();
         let document: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(document["run"]["shards"].as_array().unwrap().len(), SHARDS);
