@@ -64,7 +64,7 @@ pub(crate) fn link_of(to: &Destination) -> Result<(String, Box<dyn Link + Send>)
         Destination::Stream { address, name } => {
             if !is_name(name) {
                 return Err(AgentError::Plan(format!(
-                    "{} is no name of an agent: give --name, 1 to 63 of a-z, 0-9, -, . and _, the first a letter or digit",
+                    "{} cannot be the name of an agent: give --name, 1 to 63 of a-z, 0-9, -, . and _, the first a letter or digit",
                     units::printable(name)
                 )));
             }

@@ -62,7 +62,7 @@ impl Publisher {
         Ok(Publisher { runtime: runtime()?, address, name, payload, session: None })
     }
 
-    /// Connects, if there is no connection, and checks that the stream exists and takes this subject.
+    /// Connects unless it is connected, and checks that the stream exists and takes this subject.
     ///
     /// # Errors
     /// [`Failure::Away`], [`Failure::Refused`].
@@ -143,7 +143,7 @@ impl Publisher {
     }
 
     fn session(&self) -> Result<&Session, Failure> {
-        self.session.as_ref().ok_or_else(|| Failure::Away("there is no connection yet".to_owned()))
+        self.session.as_ref().ok_or_else(|| Failure::Away("not connected yet".to_owned()))
     }
 }
 

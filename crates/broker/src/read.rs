@@ -224,7 +224,7 @@ async fn begin(plan: &ReaderPlan, start: &Start, before: Option<Session>) -> Res
     let connections = session.notices.connections();
     let where_ = session.where_.clone();
     let Ok(info) = session.stream.get_info().await else {
-        // The stream was removed, or there is no answer: the next call, with a new connection, tells which.
+        // The stream was removed, or the server does not answer: the next call, with a new connection, tells which.
         return Err(session.no_answer("looking at the stream"));
     };
     let stream_id = info.created.unix_timestamp_nanos().to_string();
@@ -253,7 +253,7 @@ async fn begin(plan: &ReaderPlan, start: &Start, before: Option<Session>) -> Res
         ..pull::Config::default()
     };
     if let Some(name) = &plan.consumer {
-        // One that does not exist is no failure, and any other failure is the next call's.
+        // A missing one is as good as removed; any other failure is reported by the next call.
         let _ = session.stream.delete_consumer(name).await;
     }
     let consumer = match session.stream.create_consumer(config).await {

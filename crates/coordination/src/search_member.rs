@@ -60,7 +60,7 @@ impl SearchMember {
                 Effect::ToLeader(message) => {
                     return Some(Effect::ToLeader(FromMember { trial: current.number, ..message }));
                 }
-                // Refused, aborted before the start, or without a leader: there is no further trial for this shard.
+                // Refused, aborted before the start, or without a leader: this shard makes no further trial.
                 Effect::Over(over @ Over::NotStarted(_)) => self.end(over),
                 Effect::Over(over) => {
                     if !std::mem::replace(&mut current.is_over, true) {

@@ -77,7 +77,7 @@ struct LedTrials {
     coordinator: Coordinator,
     folder: TempDir,
     number: u32,
-    /// Why there is no further trial.
+    /// Why no further trial is made.
     ended: Option<String>,
     is_interrupted: bool,
 }
