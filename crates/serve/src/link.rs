@@ -8,15 +8,15 @@
 //! The contract is that of `connection.rs`. Without TLS every call is passed through.
 
 use std::net::SocketAddr;
-use std::os::unix::fs::FileExt as _;
 
+use sys::file::append_from;
 use units::Timestamp;
 
 use crate::connection::{Connection, Outbound, Step, WorkerContext};
 use crate::dynamic::Event;
 use crate::engine::unsent::UnsentLimit;
 use crate::figures::Refusal;
-use crate::tls::{Secure, Tls};
+use crate::tls::{Records, Secure, Tls};
 
 /// One connection, with or without TLS.
 #[derive(Debug)]
@@ -187,7 +187,7 @@ impl Link {
             session.over = true;
             self.connection.broken();
         }
-        match if session.unsent.is_empty() { &context.sealed } else { &session.unsent } {
+        match if session.unsent.is_empty() { &context.sealed[..] } else { &session.unsent[..] } {
             nothing if nothing.is_empty() => Outbound::Nothing,
             bytes => Outbound::Bytes(bytes, false),
         }
@@ -207,11 +207,10 @@ impl Link {
             None => self.connection.sent(context, count),
             Some(session) => {
                 self.connection.sent_below(count);
-                let front = if session.unsent.is_empty() { &mut context.sealed } else { &mut session.unsent };
-                if count >= front.len() {
-                    front.clear()
+                if session.unsent.is_empty() {
+                    context.sealed.drop_first(count);
                 } else {
-                    drop(front.drain(..count))
+                    session.unsent.drain(..count.min(session.unsent.len()));
                 }
                 if session.unsent.is_empty() {
                     // The connection can go on in this turn: no event follows for what the kernel has accepted.
@@ -331,7 +330,7 @@ impl Session {
         &mut self,
         connection: &Connection,
         context: &WorkerContext,
-        sealed: &mut Vec<u8>,
+        sealed: &mut Records,
         chunk: &mut Vec<u8>,
     ) -> Result<usize, RecordError> {
         let secure = &mut self.secure;
@@ -356,14 +355,12 @@ impl Session {
                 chunk.extend_from_slice(&front[..front.len().min(most)]);
                 let from = chunk.len();
                 let length = usize::try_from(range.end - range.start).unwrap_or(usize::MAX).min(most - from);
-                chunk.resize(from + length, 0);
-                let got = file.read_at(&mut chunk[from..], range.start).map_err(|_| RecordError)?;
+                let got = append_from(file, range.start, length, chunk).map_err(|_| RecordError)?;
                 let is_last = got as u64 == range.end - range.start;
                 if (got == 0 && length > 0) || (is_last && !page.is_intact()) {
                     // The file was truncated or changed after its head was sent: only a reset tells the client.
                     return Err(RecordError);
                 }
-                chunk.truncate(from + got);
                 secure.encrypt(chunk, sealed).map_err(|_| RecordError)?;
                 Ok(chunk.len())
             }

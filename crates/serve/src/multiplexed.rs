@@ -15,9 +15,9 @@ mod head_cache;
 mod request_head;
 
 use std::net::SocketAddr;
-use std::os::unix::fs::FileExt as _;
 use std::rc::Rc;
 
+use sys::file::append_from;
 use units::Timestamp;
 
 use crate::connection::{Connection, Outbound, WorkerContext};
@@ -209,13 +209,11 @@ impl Stream {
                 }
                 Outbound::File { file, page, range, .. } => {
                     let length = usize::try_from(range.end - range.start).unwrap_or(usize::MAX).min(room);
-                    into.resize(at + length, 0);
-                    let read = file.read_at(&mut into[at..], range.start).map_err(|_| BrokenBody)?;
+                    let read = append_from(file, range.start, length, into).map_err(|_| BrokenBody)?;
                     let is_last = read as u64 == range.end - range.start;
                     if (read == 0 && length > 0) || (is_last && !page.is_intact()) {
                         return Err(BrokenBody);
                     }
-                    into.truncate(at + read);
                 }
             }
             let count = into.len() - at;
@@ -263,8 +261,8 @@ impl Stream {
                 }
                 Outbound::File { file, page, range, .. } => {
                     let length = usize::try_from(range.end - range.start).unwrap_or(usize::MAX).min(room);
-                    chunk.resize(length, 0);
-                    let read = file.read_at(&mut chunk, range.start).map_err(|_| BrokenBody)?;
+                    chunk.clear();
+                    let read = append_from(file, range.start, length, &mut chunk).map_err(|_| BrokenBody)?;
                     let is_last = read as u64 == range.end - range.start;
                     if read == 0 || (is_last && !page.is_intact()) {
                         return Err(BrokenBody);

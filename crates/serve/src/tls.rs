@@ -14,6 +14,7 @@
 //! `tls/secure.rs` for one connection.
 
 mod files;
+mod records;
 mod secure;
 
 use std::fmt;
@@ -29,6 +30,7 @@ use rustls_pki_types::ServerName;
 use webpki::EndEntityCert;
 
 pub use self::files::TlsError;
+pub(crate) use self::records::Records;
 pub(crate) use self::secure::Secure;
 
 /// A certificate, its key, and the configuration shared by all its connections. Clones are handles of the same object.

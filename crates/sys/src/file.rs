@@ -118,6 +118,30 @@ pub fn send_file(socket: BorrowedFd<'_>, file: BorrowedFd<'_>, offset: u64, coun
     }
 }
 
+/// Appends up to `most` bytes of `file`, from `offset` on, to `into`: returns how many, 0 at the end of the file. Memory
+/// is not zeroed first. The file's own position is not used.
+///
+/// # Errors
+/// The errors of pread(2); `into` keeps its bytes.
+pub fn append_from(file: &File, offset: u64, most: usize, into: &mut Vec<u8>) -> io::Result<usize> {
+    let offset = libc::off64_t::try_from(offset).map_err(|_| io::Error::from_raw_os_error(libc::EOVERFLOW))?;
+    into.reserve(most);
+    loop {
+        let spare = into.spare_capacity_mut().as_mut_ptr();
+        // SAFETY: the descriptor is open, and `most` bytes were reserved at `spare`.
+        let read = unsafe { libc::pread64(file.as_raw_fd(), spare.cast(), most, offset) };
+        if let Ok(read) = usize::try_from(read) {
+            // SAFETY: the kernel wrote `read` of the reserved bytes.
+            unsafe { into.set_len(into.len() + read) };
+            return Ok(read);
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
 /// Maximum number of lookups that race with a rename.
 const ATTEMPTS: usize = 8;
 
@@ -191,6 +215,23 @@ mod tests {
         nix::unistd::mkfifo(&directory.path().join("pipe"), Mode::S_IRUSR).unwrap();
         let root = Root::open(directory.path()).unwrap();
         assert!(!root.open_file(b"pipe").unwrap().metadata().unwrap().is_file());
+    }
+
+    #[test]
+    fn bytes_of_a_file_are_appended_from_an_offset_up_to_its_end() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("f"), "0123456789").unwrap();
+        let file = Root::open(directory.path()).unwrap().open_file(b"f").unwrap();
+        let mut bytes = b"head ".to_vec();
+        for (offset, most, read) in [(2, 3, 3), (8, 100, 2), (10, 100, 0), (4, 0, 0), (11, 1, 0)] {
+            assert_eq!(append_from(&file, offset, most, &mut bytes).unwrap(), read, "{offset}");
+        }
+        assert_eq!(bytes, b"head 23489");
+        let error = append_from(&file, u64::MAX, 1, &mut bytes).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EOVERFLOW));
+        let unreadable = std::fs::OpenOptions::new().write(true).open(directory.path().join("f")).unwrap();
+        assert_eq!(append_from(&unreadable, 0, 1, &mut bytes).unwrap_err().raw_os_error(), Some(libc::EBADF));
+        assert_eq!(bytes, b"head 23489");
     }
 
     #[test]

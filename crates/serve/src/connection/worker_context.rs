@@ -17,7 +17,7 @@ use crate::multiplexed::{HeadCaches, RequestHead};
 use crate::origin::Origin;
 use crate::spec::Limits;
 use crate::status::StatusSources;
-use crate::tls::Tls;
+use crate::tls::{Records, Tls};
 
 /// What a worker lends to the connection that it processes.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ pub(crate) struct WorkerContext {
     /// The certificate, over TLS.
     pub(crate) tls: Option<Tls>,
     /// Output in TLS records.
-    pub(crate) sealed: Vec<u8>,
+    pub(crate) sealed: Records,
     /// Decrypted input of the current connection.
     pub(crate) plain: Vec<u8>,
     /// Plaintext about to be encrypted.
@@ -90,7 +90,7 @@ impl WorkerContext {
             head_caches: HeadCaches::default(),
             copy_max: COPY_MAX,
             tls: None,
-            sealed: Vec::new(),
+            sealed: Records::default(),
             plain: Vec::new(),
             chunk: Vec::new(),
             backlog: Backlog::new(),

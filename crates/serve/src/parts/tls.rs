@@ -11,7 +11,7 @@ use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use super::refused;
 use super::rounds::{LocalRound, Meter, Repetitions};
 use crate::spec::ServeError;
-use crate::tls::{Secure, Tls};
+use crate::tls::{Records, Secure, Tls};
 
 /// TLS 1.3 handshakes between this server and a rustls client; `resumed`: with a session ticket.
 pub(super) fn handshakes(tls: &Tls, resumed: bool, repetitions: Repetitions) -> Result<Vec<LocalRound>, ServeError> {
@@ -48,7 +48,7 @@ pub(super) fn records(tls: &Tls, bytes: usize, repetitions: Repetitions) -> Resu
     let mut meter = Meter::new();
     let mut session = Session::open(tls, &client(), &mut meter)?;
     let (request, answer) = ([b'r'; REQUEST_BYTES], vec![b'a'; bytes]);
-    let (mut plain, mut sealed, mut received) = (Vec::new(), Vec::new(), vec![0; 64 << 10]);
+    let (mut plain, mut sealed, mut received) = (Vec::new(), Records::default(), vec![0; 64 << 10]);
     let mut made = Vec::new();
     for round in 0..=repetitions.rounds {
         meter.reset();
@@ -96,7 +96,7 @@ impl Session {
         meter.end();
         let server = server.map_err(|failure| refused(&failure.to_string()))?;
         let mut session = Session { client, server, up_bytes: 0, down_bytes: 0 };
-        let (mut plain, mut out, mut received) = (Vec::new(), Vec::new(), [0; 64]);
+        let (mut plain, mut out, mut received) = (Vec::new(), Records::default(), [0; 64]);
         loop {
             let bytes = session.client_output()?;
             if bytes.is_empty() {

@@ -6,7 +6,7 @@ use rustls::Error;
 use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus};
 
-use super::Tls;
+use super::{Records, Tls};
 
 /// Why a session ended. The alert for the client is in the output already.
 #[derive(Debug, thiserror::Error)]
@@ -68,7 +68,7 @@ impl Secure {
         &mut self,
         ciphertext: &[u8],
         plaintext: &mut Vec<u8>,
-        out: &mut Vec<u8>,
+        out: &mut Records,
     ) -> Result<(), TlsFailure> {
         match self.stage {
             // RFC 8446, section 6.1: data after the closure alert is ignored.
@@ -108,7 +108,7 @@ impl Secure {
     ///
     /// # Errors
     /// The session is over, or its keys are used up.
-    pub(crate) fn encrypt(&mut self, plaintext: &[u8], out: &mut Vec<u8>) -> Result<(), TlsFailure> {
+    pub(crate) fn encrypt(&mut self, plaintext: &[u8], out: &mut Records) -> Result<(), TlsFailure> {
         if plaintext.is_empty() {
             return Ok(());
         }
@@ -117,7 +117,7 @@ impl Secure {
 
     /// Appends close_notify, which distinguishes a complete end from a truncation; send it before FIN. Does nothing
     /// without an established session.
-    pub(crate) fn close(&mut self, out: &mut Vec<u8>) {
+    pub(crate) fn close(&mut self, out: &mut Records) {
         if matches!(self.stage, Stage::Open | Stage::PeerClosed) {
             // An alert that cannot be written is dropped: only FIN follows.
             let _ = self.write(out, RECORD_OVERHEAD + 2, |traffic, room| traffic.queue_close_notify(room));
@@ -142,7 +142,7 @@ impl Secure {
     }
 
     /// Processes `bytes`; returns the number of bytes used.
-    fn advance(&mut self, bytes: &mut [u8], plaintext: &mut Vec<u8>, out: &mut Vec<u8>) -> Result<usize, Error> {
+    fn advance(&mut self, bytes: &mut [u8], plaintext: &mut Vec<u8>, out: &mut Records) -> Result<usize, Error> {
         let mut used = 0;
         loop {
             let UnbufferedStatus { mut discard, state } = self.connection.process_tls_records(&mut bytes[used..]);
@@ -183,7 +183,7 @@ impl Secure {
     /// Appends the output of `seal`, which gets `room` bytes of space.
     fn write(
         &mut self,
-        out: &mut Vec<u8>,
+        out: &mut Records,
         room: usize,
         mut seal: impl FnMut(&mut WriteTraffic<'_>, &mut [u8]) -> Result<usize, EncryptError>,
     ) -> Result<(), TlsFailure> {
@@ -215,7 +215,7 @@ impl Secure {
     }
 
     /// Ends the session: appends rustls' alert for the client.
-    fn fail(&mut self, error: Error, out: &mut Vec<u8>) -> TlsFailure {
+    fn fail(&mut self, error: Error, out: &mut Records) -> TlsFailure {
         while self.connection.wants_write() {
             let status = self.connection.process_tls_records(&mut []);
             let Ok(ConnectionState::EncodeTlsData(mut data)) = status.state else { break };
@@ -242,34 +242,24 @@ pub(crate) fn sealed_max(plaintext: usize) -> usize {
 }
 
 /// Appends the output of `encode`, which reports the space it needs.
-fn encode(out: &mut Vec<u8>, mut encode: impl FnMut(&mut [u8]) -> Result<usize, EncodeError>) {
-    let at = out.len();
+fn encode(out: &mut Records, mut encode: impl FnMut(&mut [u8]) -> Result<usize, EncodeError>) {
     if let Err(EncodeError::InsufficientSize(needed)) = encode(&mut []) {
-        out.resize(at + needed.required_size, 0);
-        let length = encode(&mut out[at..]).unwrap_or(0);
-        out.truncate(at + length);
+        // The reported space suffices.
+        let _ = out.append_with(needed.required_size, encode);
     }
 }
 
 /// Appends the output of `seal` into `room` bytes, or as many as it requests.
 fn append(
-    out: &mut Vec<u8>,
+    out: &mut Records,
     mut room: usize,
     mut seal: impl FnMut(&mut [u8]) -> Result<usize, EncryptError>,
 ) -> Result<(), Error> {
-    let at = out.len();
     loop {
-        out.resize(at + room, 0);
-        match seal(&mut out[at..]) {
-            Ok(length) => {
-                out.truncate(at + length);
-                return Ok(());
-            }
+        match out.append_with(room, &mut seal) {
+            Ok(()) => return Ok(()),
             Err(EncryptError::InsufficientSize(needed)) => room = needed.required_size,
-            Err(EncryptError::EncryptExhausted) => {
-                out.truncate(at);
-                return Err(Error::EncryptError);
-            }
+            Err(EncryptError::EncryptExhausted) => return Err(Error::EncryptError),
         }
     }
 }

@@ -12,6 +12,7 @@ use rustls_pki_types::ServerName;
 use rustls_pki_types::pem::PemObject as _;
 
 use super::Tls;
+use super::records::Records;
 use super::secure::{Secure, TlsFailure};
 
 /// A directory with a self-signed `cert.pem` and `key.pem` for the name `server`.
@@ -62,7 +63,7 @@ struct TlsPair {
     server_received: Vec<u8>,
     client_received: Vec<u8>,
     /// Bytes for the client that it has not read.
-    under_way: Vec<u8>,
+    under_way: Records,
 }
 
 impl TlsPair {
@@ -72,7 +73,7 @@ impl TlsPair {
             server: Secure::new(tls).unwrap(),
             server_received: Vec::new(),
             client_received: Vec::new(),
-            under_way: Vec::new(),
+            under_way: Records::default(),
         }
     }
 

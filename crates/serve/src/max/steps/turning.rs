@@ -11,7 +11,7 @@ use units::Timestamp;
 
 use super::responding::{ProcessResult, Responder};
 use crate::spec::{Limits, ServeError, system};
-use crate::tls::{Secure, Tls};
+use crate::tls::{Records, Secure, Tls};
 
 /// State shared by all connections.
 struct WorkerContext {
@@ -19,7 +19,7 @@ struct WorkerContext {
     input: Vec<u8>,
     plain: Vec<u8>,
     out: Vec<u8>,
-    sealed: Vec<u8>,
+    sealed: Records,
 }
 
 /// Serves until `stop` is readable.
@@ -41,7 +41,7 @@ pub(super) fn run(
         input: vec![0; INPUT_BYTES],
         plain: Vec::new(),
         out: Vec::new(),
-        sealed: Vec::new(),
+        sealed: Records::default(),
     };
     let mut connections: Vec<Option<Connection>> = Vec::new();
     let mut free: Vec<usize> = Vec::new();

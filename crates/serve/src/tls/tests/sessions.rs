@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use rustls::version::{TLS12, TLS13};
 use rustls::{AlertDescription, Error, HandshakeKind};
 
+use super::super::records::Records;
 use super::super::secure::{Secure, TlsFailure, sealed_max};
 use super::{Pair, TlsPair};
 
@@ -22,7 +23,7 @@ fn tls_1_2_and_1_3_carry_data_both_ways_and_close_cleanly() {
         let answer: Vec<u8> = (0..100_000).map(|at| at as u8).collect();
         tls_pair.server_sends(&answer);
         assert!(tls_pair.under_way.len() <= sealed_max(answer.len()), "{}", tls_pair.under_way.len() - answer.len());
-        let (mut server, mut close_notify) = (tls_pair.server, Vec::new());
+        let (mut server, mut close_notify) = (tls_pair.server, Records::default());
         server.close(&mut close_notify);
         tls_pair.server = server;
         tls_pair.under_way.extend_from_slice(&close_notify);
@@ -125,11 +126,11 @@ fn close_notify_is_distinguished_from_truncation_and_responses_still_go_out() {
 fn plain_http_on_the_tls_port_gets_a_plain_text_response() {
     let pair = Pair::new();
     let mut server = Secure::new(&pair.load()).unwrap();
-    let (mut plaintext, mut out) = (Vec::new(), Vec::new());
+    let (mut plaintext, mut out) = (Vec::new(), Records::default());
     assert!(server.received(b"", &mut plaintext, &mut out).is_ok());
     let outcome = server.received(b"G", &mut plaintext, &mut out);
     assert!(matches!(outcome, Err(TlsFailure::PlainHttp)));
-    let answer = String::from_utf8(out.clone()).unwrap();
+    let answer = String::from_utf8(out.to_vec()).unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     assert!(head.starts_with("HTTP/1.1 400 ") && head.contains("\r\nConnection: close"), "{head}");
     assert!(head.contains(&format!("\r\nContent-Length: {}\r\n", body.len())), "{head}");
@@ -161,7 +162,7 @@ fn a_corrupt_record_ends_the_session_with_an_alert() {
 fn an_endless_handshake_is_refused() {
     let pair = Pair::new();
     let mut server = Secure::new(&pair.load()).unwrap();
-    let (mut plaintext, mut out) = (Vec::new(), Vec::new());
+    let (mut plaintext, mut out) = (Vec::new(), Records::default());
     // A ClientHello of 64 KiB in records of 1000 bytes.
     let mut record = vec![22, 3, 1, 3, 232];
     record.extend_from_slice(&[1, 0, 255, 255]);
@@ -210,7 +211,7 @@ proptest! {
     fn garbage_before_the_handshake_never_reaches_the_http_parser(bytes in prop::collection::vec(any::<u8>(), 1..2000)) {
         let pair = Pair::new();
         let mut server = Secure::new(&pair.load()).unwrap();
-        let (mut plaintext, mut out) = (Vec::new(), Vec::new());
+        let (mut plaintext, mut out) = (Vec::new(), Records::default());
         for part in bytes.chunks(100) {
             if server.received(part, &mut plaintext, &mut out).is_err() {
                 break;
