@@ -167,11 +167,12 @@ impl ShardEnd {
 }
 
 /// The health of one loop for all: that of the busiest loop, or of the busiest core if several loops share one. Such
-/// loops wait for each other, which none of them counts as its own work.
+/// loops wait for each other, which is no work, though none of them counts it as idle; and a loop that polls while it
+/// waits uses CPU time, which is no work either. So work is at most the CPU time, and at most the time that is not idle.
 fn merged_health(shards: &[ShardEnd]) -> LoopHealth {
     let mut by_core = BTreeMap::<usize, Duration>::new();
     for (shard, core) in shards.iter().filter_map(|shard| Some((shard, shard.core?))) {
-        *by_core.entry(core).or_default() += shard.health.cpu;
+        *by_core.entry(core).or_default() += shard.health.work();
     }
     let wall = shards.iter().map(|shard| shard.health.wall).max().unwrap_or_default();
     let of_wall = |cpu: Duration| if wall.is_zero() { 0.0 } else { cpu.as_secs_f64() / wall.as_secs_f64() };

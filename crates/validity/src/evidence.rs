@@ -68,7 +68,7 @@ pub struct LoopHealth {
     pub idle: Duration,
     /// Length of the measured phase, measured by the loop.
     pub wall: Duration,
-    /// CPU time of the loop's thread.
+    /// CPU time of the loop's thread, polling while it waits included.
     pub cpu: Duration,
     /// Time for which the thread was ready to run and had no core; `None` if the kernel does not measure it.
     pub run_queue_wait: Option<Duration>,
@@ -78,6 +78,11 @@ impl LoopHealth {
     /// Share of the time in which the loop was busy, 0 to 1. Stolen time of a busy loop counts as busy.
     pub fn busy_share(&self) -> f64 {
         if self.wall.is_zero() { 0.0 } else { 1.0 - (self.idle.as_secs_f64() / self.wall.as_secs_f64()).min(1.0) }
+    }
+
+    /// CPU time of the loop's work, at most: without stolen time, and without polling while it waits.
+    pub fn work(&self) -> Duration {
+        self.cpu.min(self.wall.saturating_sub(self.idle))
     }
 }
 

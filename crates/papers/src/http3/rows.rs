@@ -57,7 +57,7 @@ pub struct Measurement {
     pub version: HttpVersion,
     /// Median download time, seconds; `None` without a complete one.
     pub time_s: Option<f64>,
-    /// Share of the loop's core in use; `None` if unknown.
+    /// Share of the time in which the load's loop, with the path, worked; `None` if unknown.
     pub cpu: Option<f64>,
 }
 

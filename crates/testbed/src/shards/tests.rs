@@ -56,6 +56,11 @@ fn results_of_shards_merge_into_one() {
     // Two loops on one core keep it busy, although each is idle half of the time.
     let shared = ShardEnd::merged(&[ended(0.5, 500, 1, 10), ended(0.5, 480, 1, 10)]);
     assert!((shared.health.busy_share() - 0.98).abs() < 1e-6, "{}", shared.health.busy_share());
+    // A loop that polls while it waits uses its core all the time, and works for a fifth of it.
+    let polling = ended(0.2, 1_000, 1, 10);
+    assert!((ShardEnd::merged(&[polling]).health.busy_share() - 0.2).abs() < 1e-6);
+    let beside = ShardEnd::merged(&[ended(0.2, 1_000, 1, 10), ended(0.3, 250, 1, 10)]);
+    assert!((beside.health.busy_share() - 0.45).abs() < 1e-6, "{}", beside.health.busy_share());
 }
 
 #[test]

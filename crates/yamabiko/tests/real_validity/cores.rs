@@ -30,6 +30,18 @@ fn run(workspace: &Workspace, options: &str) -> Value {
     document
 }
 
+/// A generator that polls for its next packet uses all of its core, and works for a small part of the time.
+#[test]
+fn polling_is_not_counted_as_work_of_the_generator() {
+    let workspace = Workspace::new();
+    let options = "--rtt 20ms --clients 20 --rate 100/s -d 2s --warmup 500ms --json";
+    for wait in ["sleep", "hybrid", "spin"] {
+        let document = run(&workspace, &format!("{options} --wait {wait}"));
+        let busy = check(&document, "client_cpu");
+        assert!(busy["state"] == "passed" && number(busy, "value") < 0.6, "{wait}: {busy}");
+    }
+}
+
 /// A shell script on the server's core, started by the command prefix `before`; it ends when dropped.
 fn on_server_core(workspace: &Workspace, before: &[&str], script: &str) -> Running {
     let mut command = Command::new("taskset");
