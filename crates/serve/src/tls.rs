@@ -16,6 +16,7 @@
 mod files;
 mod records;
 mod secure;
+mod session_store;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -23,7 +24,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use rustls::ServerConfig;
 use rustls::crypto::ring;
-use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert, ServerSessionMemoryCache};
+use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls::version::{TLS12, TLS13};
 use rustls_pki_types::ServerName;
@@ -32,6 +33,7 @@ use webpki::EndEntityCert;
 pub use self::files::TlsError;
 pub(crate) use self::records::Records;
 pub(crate) use self::secure::Secure;
+use self::session_store::SessionStore;
 
 /// A certificate, its key, and the configuration shared by all its connections. Clones are handles of the same object.
 #[derive(Clone)]
@@ -74,7 +76,7 @@ impl Tls {
         // Early data: QUIC has no other size (RFC 9001, section 4.6.1). Sessions are stored and valid once, since early
         // data could be replayed at will with stateless tickets (RFC 8446, section 8.1).
         quic.max_early_data_size = u32::MAX;
-        quic.session_storage = ServerSessionMemoryCache::new(SESSIONS_MAX);
+        quic.session_storage = Arc::new(SessionStore::new(SESSIONS_MAX));
         config.ticketer = tickets;
         // A session store would need a lock and memory that clients can fill; tickets need neither.
         config.session_storage = Arc::new(NoServerSessionStorage {});
@@ -132,7 +134,7 @@ impl Tls {
     }
 }
 
-/// Sessions of HTTP/3 that can be resumed, some kilobytes each at most; the oldest are forgotten first.
+/// Sessions of HTTP/3 that can be resumed: those of the newest that were not, some kilobytes each at most.
 const SESSIONS_MAX: usize = 4096;
 
 impl CurrentCertificate {
