@@ -188,7 +188,7 @@ impl Link {
             self.connection.broken();
         }
         match if session.unsent.is_empty() { &context.sealed[..] } else { &session.unsent[..] } {
-            nothing if nothing.is_empty() => Outbound::Nothing,
+            [] => Outbound::Nothing,
             bytes => Outbound::Bytes(bytes, false),
         }
     }
