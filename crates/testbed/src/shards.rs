@@ -166,9 +166,9 @@ impl ShardEnd {
     }
 }
 
-/// The health of one loop for all: that of the busiest loop, or of the busiest core if several loops share one. Such
-/// loops wait for each other, which is no work, though none of them counts it as idle; and a loop that polls while it
-/// waits uses CPU time, which is no work either. So work is at most the CPU time, and at most the time that is not idle.
+/// The health of one loop for all: that of the busiest loop, or of the busiest core if several loops share one. A loop
+/// that waits for the core does not count that time as idle, and one that polls while it waits uses CPU time. So the work
+/// of each is the smaller of the two: its CPU time, and its time that was not idle.
 fn merged_health(shards: &[ShardEnd]) -> LoopHealth {
     let mut by_core = BTreeMap::<usize, Duration>::new();
     for (shard, core) in shards.iter().filter_map(|shard| Some((shard, shard.core?))) {
