@@ -134,7 +134,7 @@ impl Tls {
     }
 }
 
-/// Sessions of HTTP/3 that can be resumed: those of the newest that were not, some kilobytes each at most.
+/// Sessions of HTTP/3 that can be resumed: the newest ones, each once, some kilobytes each at most.
 const SESSIONS_MAX: usize = 4096;
 
 impl CurrentCertificate {
