@@ -145,18 +145,27 @@ fn requests_dropped_by_the_server_are_failures() {
 }
 
 /// A server that closes the connection after every response without announcing it. The client detects the close while
-/// the connection is idle: no request fails, and none is retried.
+/// the connection is idle: no request fails, and none is retried. Only if the server's thread stalled before the close
+/// can a request arrive first, which the server counts.
 #[test]
 fn an_unannounced_close_after_each_response_is_no_failure() {
-    let server = LyingServer::start(|connection| {
+    let before_close = Arc::new(AtomicU64::new(0));
+    let counter = Arc::clone(&before_close);
+    let server = LyingServer::start(move |connection| {
         if connection.head().is_some() && connection.send(OK) {
             connection.stream.shutdown(std::net::Shutdown::Write).unwrap();
-            while connection.read_more().is_some() {}
+            while connection.read_more().is_some() {
+                counter.fetch_add(1, Ordering::Relaxed);
+            }
         }
     });
     let arguments = ["--rate", "50/s", "--clients", "1", "--warmup", "0s", "-n", "50", "--json"];
     let document = Workspace::concurrent().run(&[&["bench", &server.url()], &arguments[..]].concat()).json();
-    assert_eq!(count(&document, "load.completed"), 50, "{document}");
+    let before_close = before_close.load(Ordering::Relaxed);
+    // Without the detection, 49 requests would be sent on connections that are closed.
+    assert!(before_close < 10, "{before_close}: {document}");
+    assert_eq!(count(&document, "load.completed"), 50 - before_close, "{document}");
+    assert_eq!(failed(&document, "closed_before_response"), before_close, "{document}");
     assert_eq!(count(&document, "load.requests_sent") - count(&document, "load.requests_retried"), 50, "{document}");
 }
 

@@ -55,11 +55,17 @@ impl Page {
         self.request("GET", &self.host, &format!("{}{path}", self.root))
     }
 
-    /// Opens an event stream.
+    /// Opens an event stream, and reads the head of the response: the server has joined the viewer then.
     fn events(&self, path: &str) -> Events {
         let mut stream = self.connect();
         write!(stream, "GET {}{path} HTTP/1.1\r\nHost: {}\r\n\r\n", self.root, self.host).unwrap();
-        Events(BufReader::new(stream))
+        let mut events = Events(BufReader::new(stream));
+        let mut line = String::new();
+        while line != "\r\n" {
+            line.clear();
+            assert_ne!(events.0.read_line(&mut line).unwrap(), 0, "the head of the response ended");
+        }
+        events
     }
 
     fn signal(&self, signal: Signal) {
