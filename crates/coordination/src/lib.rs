@@ -176,7 +176,7 @@ pub const REPEAT_INTERVAL: Duration = Duration::from_secs(1);
 /// The same before a start, of the start and of its confirmations: of a trial's start they have 1.5 s to pass.
 pub(crate) const START_REPEAT_INTERVAL: Duration = Duration::from_millis(100);
 /// Silence after which the other side counts as lost, while the own connection is established. A coordinator runs at
-/// the lowest priority and is late on a busy machine: ten missed messages are not chance.
+/// low priority and is late on a busy machine: ten missed messages are not chance.
 pub const LOST_AFTER: Duration = Duration::from_secs(10);
 /// Longest wait for all shards to be ready.
 pub const READY_TIMEOUT: Duration = Duration::from_secs(120);

@@ -1,6 +1,6 @@
 //! The client: gives a state machine time, messages of NATS and lines of the load's process, and does what it wants done.
 //!
-//! Runs in a process of its own with one thread, at the lowest priority. Nothing here waits for the server: what cannot
+//! Runs in a process of its own with one thread, at low priority. Nothing here waits for the server: what cannot
 //! be published now is left out, since both sides repeat their state.
 //!
 //! | subject | from | |

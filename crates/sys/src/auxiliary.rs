@@ -12,20 +12,36 @@ use nix::unistd::Pid;
 
 use crate::sched::Cores;
 
-/// Makes `command` run only when no other thread needs its core (SCHED_IDLE, and nice 19 if that is refused), in its
-/// own process group, so that Ctrl-C at the terminal does not reach it; it receives SIGTERM when the calling thread
-/// ends. Call it from a thread that exists as long as the process.
-pub fn deprioritize(command: &mut Command) {
+/// How an auxiliary process shares its cores with the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Priority {
+    /// It runs only when no other thread needs its core (SCHED_IDLE, and nice 19 if that is refused): on a busy machine
+    /// it may wait for seconds.
+    Idle,
+    /// It runs after threads of ordinary priority (nice 10), but on a busy machine too it waits for tens of milliseconds
+    /// only. For a process that others wait for, and that needs little time.
+    Low,
+}
+
+/// Gives `command` this priority and its own process group, so that Ctrl-C at the terminal does not reach it; it
+/// receives SIGTERM when the calling thread ends. Call it from a thread that exists as long as the process.
+pub fn deprioritize(command: &mut Command, priority: Priority) {
     command.process_group(0);
-    let settle = || {
+    let settle = move || {
         set_pdeathsig(Signal::SIGTERM)?;
         let parameter = libc::sched_param { sched_priority: 0 };
+        let nice = match priority {
+            Priority::Idle => LOWEST_NICE_PRIORITY,
+            Priority::Low => LOW_NICE_PRIORITY,
+        };
         // SAFETY: `parameter` outlives both calls. A process whose priority cannot be lowered keeps its priority.
         unsafe {
-            libc::setpriority(libc::PRIO_PROCESS, 0, LOWEST_NICE_PRIORITY);
-            // At nice 19 a thread keeps its slice on some kernels after another thread wakes up; at SCHED_IDLE it
-            // yields immediately.
-            libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameter);
+            libc::setpriority(libc::PRIO_PROCESS, 0, nice);
+            if priority == Priority::Idle {
+                // At nice 19 a thread keeps its slice on some kernels after another thread wakes up; at SCHED_IDLE it
+                // yields immediately.
+                libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameter);
+            }
         }
         Ok(())
     };
@@ -52,6 +68,7 @@ pub fn pin_to(pid: u32, cores: &Cores) -> io::Result<()> {
 }
 
 const LOWEST_NICE_PRIORITY: libc::c_int = 19;
+const LOW_NICE_PRIORITY: libc::c_int = 10;
 
 #[cfg(test)]
 mod tests {
@@ -59,23 +76,30 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn auxiliary_process_has_lowest_priority_its_own_group_and_limited_cores() {
+    /// Nice value and scheduling policy of a process that was started with this priority.
+    fn started(priority: Priority) -> [String; 2] {
         let mut command = Command::new("sleep");
         command.arg("60").stdin(Stdio::null());
-        deprioritize(&mut command);
+        deprioritize(&mut command, priority);
         let mut child = command.spawn().unwrap();
         let pid = child.id();
         let core = Cores::new(Cores::allowed().unwrap().list()[..1].to_vec());
         let cores_after = pin_to(pid, &core).and_then(|()| Cores::of(pid.cast_signed()));
-        // Fields after the name: state, parent, group; nice is the sixteenth field after the state.
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-        let fields: Vec<String> = stat.rsplit(')').next().unwrap().split_whitespace().map(str::to_owned).collect();
         child.kill().unwrap();
         child.wait().unwrap();
         assert_eq!(cores_after.unwrap(), core);
-        assert_eq!((fields[2].as_str(), fields[16].as_str()), (pid.to_string().as_str(), "19"));
-        // The scheduling policy.
-        assert_eq!(fields[38], libc::SCHED_IDLE.to_string());
+        // Fields after the name: state, parent, group; nice is the sixteenth field after the state.
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+        assert_eq!(fields[2], pid.to_string());
+        [fields[16], fields[38]].map(str::to_owned)
+    }
+
+    #[test]
+    fn auxiliary_process_has_its_priority_its_own_group_and_limited_cores() {
+        let [nice, policy] = started(Priority::Idle);
+        assert_eq!((nice.as_str(), policy), ("19", libc::SCHED_IDLE.to_string()));
+        let [nice, policy] = started(Priority::Low);
+        assert_eq!((nice.as_str(), policy), ("10", libc::SCHED_OTHER.to_string()));
     }
 }

@@ -23,6 +23,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use sys::auxiliary::Priority;
 use sys::sched::Cores;
 use sys::signal::wait_readable;
 use testbed::{Observer, RunFacts};
@@ -63,7 +64,7 @@ impl LivePage {
             command.args(["--listen", address]);
         }
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        sys::auxiliary::deprioritize(&mut command);
+        sys::auxiliary::deprioritize(&mut command, Priority::Idle);
         let mut child = command.spawn().context("starting the live page")?;
         let folders = child.stdin.take();
         let mut server = Server { child, folders };

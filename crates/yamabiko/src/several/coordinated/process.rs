@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use coordination::pipe::{self, FromCoordinator, Hello, ToCoordinator};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use sys::auxiliary::Priority;
 use sys::clock::Deadline;
 use sys::sched::Cores;
 use sys::signal::{Interrupts, wait_readable};
@@ -57,7 +58,8 @@ impl Coordinator {
     pub fn start(hello: Hello) -> Result<Self> {
         let mut command = Command::new(std::env::current_exe().context("the path of this program")?);
         command.arg("coordinate").stdin(Stdio::piped()).stdout(Stdio::piped());
-        sys::auxiliary::deprioritize(&mut command);
+        // The other shards wait for it before a start.
+        sys::auxiliary::deprioritize(&mut command, Priority::Low);
         let mut child = command.spawn().context("starting the coordination")?;
         let output = BufReader::new(child.stdout.take().context("the coordination's output")?);
         let input = child.stdin.take();
@@ -87,7 +89,7 @@ impl Coordinator {
     /// Limits the process to these cores, which are not the server's.
     pub fn restrict_to(&self, cores: Option<&Cores>) {
         if let Some(cores) = cores {
-            // A failure is harmless: it keeps running on all cores at the lowest priority.
+            // A failure is harmless: it keeps running on all cores at low priority.
             let _ = sys::auxiliary::pin_to(self.child.id(), cores);
         }
     }
