@@ -63,9 +63,12 @@ fn a_gateway_stall_of_one_second_is_found() {
     let stops = "nft add rule ip faulty passing drop; sleep 1; nft flush chain ip faulty passing";
     let setup = format!("{TABLE}; (until [ $({forwarded}) -gt 600 ]; do sleep 0.02; done; {stops}) >/dev/null 2>&1 &");
     let found = findings(start(&workspace, "none", &setup, "2500ms"));
-    let stall = named(&found, "stall");
-    let actual_s = stall["figures"]["lasted_ns"].as_f64().unwrap() / 1e9;
-    // nft adds and removes the two rules outside of the stall of one second.
-    assert!((0.98..2.5).contains(&actual_s), "{stall}");
-    assert!(stall["figures"]["lost_packets"].as_f64().unwrap() > 1000.0, "{stall}");
+    let is_found = |finding: &Value| {
+        let figure = |name: &str| finding["figures"][name].as_f64().unwrap();
+        // nft adds and removes the two rules outside of the stall of one second.
+        let lasts = (0.98..2.5).contains(&(figure("lasted_ns") / 1e9));
+        lasts && figure("lost_packets") > 1000.0
+    };
+    // On a busy machine there are other stalls, in which no packet is lost.
+    assert!(found.iter().any(|(name, finding)| name == "stall" && is_found(finding)), "{found:?}");
 }
