@@ -22,10 +22,10 @@ fn start(workspace: &Workspace, condition: &str, setup: &str, duration: &str) ->
 
 /// The findings of the result's condition, with their names.
 fn findings(running: Running) -> Vec<(String, Value)> {
-    let output = running.finish();
-    // Noise of the machine can make the result suspect, but not an error.
-    assert!(matches!(output.code, Some(0 | 3)), "{output}");
-    let document = output.json();
+    findings_of(&running.finish().measured().json())
+}
+
+fn findings_of(document: &Value) -> Vec<(String, Value)> {
     let found = document["gateway"]["conditions"][0]["findings"].as_array().cloned().unwrap_or_default();
     found.into_iter().map(|finding| (finding["name"].as_str().unwrap().to_owned(), finding)).collect()
 }
@@ -62,13 +62,16 @@ fn a_gateway_stall_of_one_second_is_found() {
     let forwarded = "awk '/^Ip: [0-9]/ { print $7 }' /proc/net/snmp";
     let stops = "nft add rule ip faulty passing drop; sleep 1; nft flush chain ip faulty passing";
     let setup = format!("{TABLE}; (until [ $({forwarded}) -gt 600 ]; do sleep 0.02; done; {stops}) >/dev/null 2>&1 &");
-    let found = findings(start(&workspace, "none", &setup, "2500ms"));
+    let document = start(&workspace, "none", &setup, "2500ms").finish().measured().json();
+    let found = findings_of(&document);
     let is_found = |finding: &Value| {
         let figure = |name: &str| finding["figures"][name].as_f64().unwrap();
         // nft adds and removes the two rules outside of the stall of one second.
         let lasts = (0.98..2.5).contains(&(figure("lasted_ns") / 1e9));
         lasts && figure("lost_packets") > 1000.0
     };
-    // On a busy machine there are other stalls, in which no packet is lost.
-    assert!(found.iter().any(|(name, finding)| name == "stall" && is_found(finding)), "{found:?}");
+    // On a busy machine there are other stalls, in which no packet is lost, and one may hide this one: the result must
+    // report doubts.
+    let is_there = found.iter().any(|(name, finding)| name == "stall" && is_found(finding));
+    assert!(is_there || document["validity"]["verdict"] != "valid", "{document:#}");
 }
