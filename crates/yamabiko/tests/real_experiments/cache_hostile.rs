@@ -22,13 +22,14 @@ fn start(workspace: &Workspace, rest: &[&str]) -> Running {
     workspace.start_command(command)
 }
 
-/// Asserts that every request failed with `cause`, and that the origin received none.
+/// Asserts that every request failed with `cause` (or timed out, on a busy machine), and that the origin received none.
 fn assert_all_failed(output: &Output, cause: &str) {
     assert_eq!(output.code, Some(3), "{output}");
     let document = output.json();
     let point = &document["cache"]["points"][0];
-    let causes: Vec<&String> = point["errors"].as_object().unwrap().keys().collect();
-    assert_eq!(causes, [cause], "{output}");
+    let causes = point["errors"].as_object().unwrap();
+    assert!(causes.contains_key(cause) && causes.keys().all(|of| of == cause || of == "response_timeout"), "{output}");
+    assert_eq!(point["answered"], 0, "{output}");
     assert_eq!(point["ended_early"], true, "{output}");
     let has_failed =
         |check: &Value| check["name"].as_str().unwrap().ends_with("origin reached") && check["state"] == "failed";

@@ -215,12 +215,14 @@ fn an_interrupt_at_the_leader_ends_the_search_of_all_and_resume_continues_it() {
     let _model = model(&workspace, &lan);
     let _nats = nats(&workspace, &lan);
     let running = start_all(&workspace, &lan, Volume::Shared);
-    wait_for_trials(&running[1], 3);
+    // The leader has judged the first trial then. After a third one, the search may be over on a busy machine: two
+    // disturbed trials of the same load end it.
+    wait_for_trials(&running[1], 2);
     running[0].signal(Signal::SIGINT);
     let outputs: Vec<_> = running.into_iter().map(|running| running.finish_within(SEARCH_TIMEOUT)).collect();
     let partial = outputs[0].json();
     assert_eq!(partial["run"]["interrupted"], true, "{partial:#}");
-    assert!(trials(&partial).len() >= 2, "{partial:#}");
+    assert!(!trials(&partial).is_empty(), "{partial:#}");
     for output in &outputs[1..] {
         assert_eq!(output.code, Some(3), "{output}");
         assert!(output.stderr.contains("shard 0 was interrupted"), "{output}");
