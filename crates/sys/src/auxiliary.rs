@@ -18,8 +18,8 @@ pub enum Priority {
     /// It runs only when no other thread needs its core (SCHED_IDLE, and nice 19 if that is refused): on a busy machine
     /// it may wait for seconds.
     Idle,
-    /// It runs after threads of ordinary priority (nice 10), but on a busy machine too it waits for tens of milliseconds
-    /// only. For a process that others wait for, and that needs little time.
+    /// On a core that is shared with threads of ordinary priority it has a tenth of the share of one (nice 10). For a
+    /// process that others wait for, and that needs little time.
     Low,
 }
 

@@ -23,7 +23,7 @@ fn page() -> (Workspace, Hostile, String) {
 fn json_output_is_exactly_one_document() {
     let (workspace, _server, url) = page();
     let output = workspace.run(&["bench", &url, "-n", "50", "--json"]);
-    assert!(matches!(output.code, Some(0 | 3)), "{output}");
+    output.assert_measured();
     assert_eq!(output.stderr, "", "{output}");
     assert!(output.stdout.ends_with("}\n"), "{output}");
     let document = output.json();

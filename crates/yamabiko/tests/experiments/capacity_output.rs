@@ -75,7 +75,7 @@ fn a_capacity_search_is_stored_and_reported_again_completely() {
     let workspace = Workspace::concurrent();
     let server = ModelServer::start(4, Duration::from_millis(20));
     let output = capacity(&workspace, &server.url(), &["--json", "--no-overload"]);
-    assert!(matches!(output.code, Some(0 | 3)), "{output}");
+    output.assert_measured();
     assert_eq!(output.stderr, "", "{output}");
     let document = output.json();
     assert_eq!(document["schema"], "yamabiko.run/2");
@@ -169,7 +169,7 @@ fn an_interrupted_capacity_search_is_stored_and_resumes() {
     let text = fs::read_to_string(&journal).unwrap();
     fs::write(&journal, format!("{text}{{\"trial\":{{\"stage\":")).unwrap();
     let output = workspace.run(&["capacity", "--resume", first["run"]["id"].as_str().unwrap(), "--json"]);
-    assert!(matches!(output.code, Some(0 | 3)), "{output}");
+    output.assert_measured();
     let complete = output.json();
     assert_eq!(trials(&complete)[..trials(&first).len()], trials(&first)[..]);
     assert!(trials(&complete).len() > trials(&first).len());
@@ -184,7 +184,7 @@ fn a_capacity_search_by_users_uses_the_think_time() {
     let server = ModelServer::start(4, Duration::from_millis(20));
     let more = ["--find", "users", "--think", "300ms", "--no-overload", "--start", "40", "--max", "400", "--json"];
     let output = workspace.run(&search_arguments(&server.url(), &more));
-    assert!(matches!(output.code, Some(0 | 3)), "{output}");
+    output.assert_measured();
     let document = output.json();
     let part = &document["capacity"];
     assert_eq!((part["find"].as_str(), part["unit"].as_str()), (Some("users"), Some("users")));

@@ -16,7 +16,7 @@ fn capacity_of_a_local_service_is_predicted_from_light_loads() {
         ["--loads", "3", "--load-time", "400ms", "--warmup", "100ms", "--peak", "1000/s", "--users", "100", "--json"];
     let arguments = [&["predict", &url, "--server-pid", &pid, "--html", str_of(&page)], &words[..]].concat();
     let output = workspace.run(&arguments);
-    assert!(matches!(output.code, Some(0 | 3)), "{output}");
+    output.assert_measured();
     assert_eq!(output.stderr, "", "{output}");
     let document = output.json();
     assert_eq!(document["schema"], "yamabiko.run/2");

@@ -45,7 +45,7 @@ fn plan(workspace: &Workspace, program: &Path) -> String {
 }
 
 fn assert_origin_rtt(output: &Output) -> Value {
-    assert!(matches!(output.code, Some(0 | 3)), "{output}");
+    output.assert_measured();
     let document = output.json();
     assert_eq!(
         (count(&document, "load.completed"), document["load"]["failed"].clone()),

@@ -28,7 +28,7 @@ fn free() -> SocketAddr {
 fn measure(workspace: &Workspace, rest: &[&str]) -> Value {
     let words = ["cache", "--warmup", "0", "--think", "none", "--json"];
     let output = workspace.run(&[&words[..], rest].concat());
-    assert!(matches!(output.code, Some(0 | 3)), "{output}");
+    output.assert_measured();
     let document = output.json();
     let [point] = &document["cache"]["points"].as_array().unwrap()[..] else { panic!("{output}") };
     let mut point = point.clone();

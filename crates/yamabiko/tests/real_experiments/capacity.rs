@@ -44,7 +44,7 @@ fn a_known_capacity_lies_within_the_bracket() {
         "--json",
     ]);
     let part = &document["capacity"];
-    if !assert_known_capacity(&document, 200.0) {
+    if !assert_known_capacity(&document) {
         return;
     }
     // The server's CPU is idle: its number of workers limits it, four by Little's law.

@@ -22,7 +22,7 @@ fn start(workspace: &Workspace, condition: &str, setup: &str, duration: &str) ->
 
 /// The findings of the result's condition, with their names.
 fn findings(running: Running) -> Vec<(String, Value)> {
-    findings_of(&running.finish().measured().json())
+    findings_of(&running.finish().assert_measured().json())
 }
 
 fn findings_of(document: &Value) -> Vec<(String, Value)> {
@@ -62,7 +62,7 @@ fn a_gateway_stall_of_one_second_is_found() {
     let forwarded = "awk '/^Ip: [0-9]/ { print $7 }' /proc/net/snmp";
     let stops = "nft add rule ip faulty passing drop; sleep 1; nft flush chain ip faulty passing";
     let setup = format!("{TABLE}; (until [ $({forwarded}) -gt 600 ]; do sleep 0.02; done; {stops}) >/dev/null 2>&1 &");
-    let document = start(&workspace, "none", &setup, "2500ms").finish().measured().json();
+    let document = start(&workspace, "none", &setup, "2500ms").finish().assert_measured().json();
     let found = findings_of(&document);
     let is_found = |finding: &Value| {
         let figure = |name: &str| finding["figures"][name].as_f64().unwrap();

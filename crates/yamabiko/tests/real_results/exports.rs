@@ -40,7 +40,7 @@ fn with_a_run() -> (Workspace, Value, PathBuf) {
 fn written(workspace: &Workspace, format: &str) -> PathBuf {
     let path = workspace.file(&format!("run.{format}"));
     let output = workspace.run(&["report", "--export", format, str_of(&path)]);
-    assert!(matches!(output.code, Some(0 | 3)), "{output}");
+    output.assert_measured();
     path
 }
 

@@ -24,7 +24,7 @@ fn run(workspace: &Workspace, options: &str) -> Value {
     let server = nginx(workspace);
     command.args(["-c", &format!("{server_core},{client_core}")]).arg(yamabiko()).args(bench(&server, options));
     let output = workspace.start_command(command).finish();
-    assert!(matches!(output.code, Some(0 | 3)), "{output}");
+    output.assert_measured();
     let document = output.json();
     assert_eq!(document["run"]["host"]["server_cores"], server_core.to_string(), "{output}");
     document

@@ -28,7 +28,7 @@ fn an_unprivileged_user_measures_nginx() {
 fn benched(user: &User, server: &str) -> Value {
     let options = "--rtt 30ms --clients 50 --rate 100/s --close --warmup 500ms -d 3s --json";
     let output = user.run(Tun::ForAll, &bench(server, options));
-    assert!(matches!(output.code, Some(0 | 3)), "{output}");
+    output.assert_measured();
     let document = output.json();
     assert_checks_passed(&document, &["conservation", "no_unintended_drops"]);
     assert_checks_passed(&document, &["responses_whole", "server_alive", "records_stored"]);

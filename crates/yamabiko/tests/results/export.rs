@@ -36,7 +36,7 @@ fn with_a_run() -> (Workspace, Value) {
 /// Exports the run to standard output. The machine's noise can make the run invalid, which does not affect the export.
 fn exported(workspace: &Workspace, more: &[&str]) -> String {
     let output = workspace.run(&[&["report", "--export"], more].concat());
-    assert!(matches!(output.code, Some(0 | 3)), "{output}");
+    output.assert_measured();
     output.stdout
 }
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::process::{Command, Stdio};
 
 use crate::support::serving::Serving;
-use crate::support::workspace::{Output, Workspace, str_of};
+use crate::support::workspace::{Workspace, str_of};
 use crate::table::Case;
 
 /// A workspace with the table's files and a server of them.
@@ -158,7 +158,8 @@ fn apachebench_counts_no_failure() {
     let url = serving.url("/10k.bin");
     for options in [&["-n", "200", "-c", "8", "-k"][..], &["-n", "200", "-c", "8"], &["-n", "50", "-i"]] {
         let theirs = String::from_utf8(other("ab", &[&["-q"], options, &[&url]].concat())).unwrap();
-        let ours: Output = workspace.run(&[&["ab", "-q"], options, &[&url[..]]].concat()).measured();
+        let ours = workspace.run(&[&["ab", "-q"], options, &[&url[..]]].concat());
+        ours.assert_measured();
         for report in [&theirs, &ours.stdout] {
             let requests = figure(report, "Complete requests:").unwrap();
             assert_eq!(Some(requests), options[1].parse().ok(), "{report}");

@@ -132,7 +132,7 @@ impl Workspace {
     /// Runs `bench`, `run` or `report` with `--json`. The exit status may be 0 or 3, as the machine's noise can make a
     /// correct result invalid. The test checks the document.
     pub fn run_json(&self, arguments: &[&str]) -> Value {
-        self.run(arguments).measured().json()
+        self.run(arguments).assert_measured().json()
     }
 }
 
@@ -226,7 +226,7 @@ pub struct Output {
 
 impl Output {
     /// Asserts that the exit status is 0 or 3: the machine's noise can make a correct measurement invalid.
-    pub fn measured(self) -> Output {
+    pub fn assert_measured(&self) -> &Output {
         assert!(matches!(self.code, Some(0 | 3)), "{self}");
         self
     }
